@@ -72,7 +72,7 @@ For operators: speechgate admin resume FLOW --reason TEXT resumes a paused flow.
       const resumed: Resumed[] = [];
       for (const each of audioIds) resumed.push(await saved.moveAudio(each, out, host.stdout));
       for (const each of purchases) {
-        const resuming = resumePurchase(each, budget, host, out).catch((error) => {
+        const resuming = resumeIntoFile(each, { saved, budget, host, out }).catch((error) => {
           if (identifier !== undefined) throw error;
           return notWrittenError(each, error);
         });
@@ -137,8 +137,23 @@ export function receiptLine({ bytes, receipt }: BoughtSpeech): string {
   return `${bytes} bytes, ${formatUsd(chargedMicroUsd)} USD paid${earlier} (${flowWord(flow)})${left}`;
 }
 
+interface Resuming {
+  readonly saved: SavedPurchases;
+  readonly budget: FileBudget;
+  readonly host: CommandProcess;
+  readonly out: string | undefined;
+}
+
 async function clientOf(env: NodeJS.ProcessEnv, { baseUrl }: PendingPurchase): Promise<Speechgate> {
   return new Speechgate(await clientOptions(env, baseUrl, await readTrust(settingsFolder(env), baseUrl)));
+}
+
+async function resumeIntoFile(each: SavedPurchase, { saved, budget, host, out }: Resuming): Promise<Resumed> {
+  if (out === undefined && (await saved.hasNewerFile(each)))
+    throw new UsageError(
+      `${each.out} was written after this purchase, so it is not replaced. Name another file with --out. Nothing was sent.`,
+    );
+  return resumePurchase(each, budget, host, out);
 }
 
 /** Settles the outcome in the budget, and deletes the purchase once its audio is in the file. */

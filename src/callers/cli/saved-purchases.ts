@@ -1,4 +1,4 @@
-import { readdir, readFile, rm } from 'node:fs/promises';
+import { readdir, readFile, rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { ownFolder, ownSubfolder, replaceOwnFile } from '../../lib/private-files.ts';
 import { wholeAudio } from '../../speech/whole-audio.ts';
@@ -51,6 +51,14 @@ export class SavedPurchases implements SavedSpeech {
 
   async drop(identifier: string): Promise<void> {
     await rm(join(this.#pending, fileNameOf(identifier, SUFFIX)), { force: true });
+  }
+
+  /** Whether its file was written after the purchase, so that it may hold other audio. */
+  async hasNewerFile({ pending, out }: SavedPurchase): Promise<boolean> {
+    if (out === null) return false;
+    const purchasePath = join(this.#pending, fileNameOf(pending.identifier, SUFFIX));
+    const [file, purchase] = await Promise.all([out, purchasePath].map((path) => stat(path).catch(() => undefined)));
+    return file !== undefined && purchase !== undefined && file.isFile() && file.mtimeMs > purchase.mtimeMs;
   }
 
   async saveAudio(identifier: string, { contentType, bytes }: WholeAudio): Promise<void> {

@@ -1,7 +1,7 @@
 /** The commands of callers, as people and programs call them, on one sandbox: most of them in this process. */
 import assert from 'node:assert/strict';
 import { generateKeyPairSync } from 'node:crypto';
-import { cp, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { cp, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'tap';
 import { changeConfig } from '../../../src/callers/cli/stored-settings.ts';
@@ -183,6 +183,16 @@ test('the caller commands work end to end on one sandbox', {
     assert.match(shown.out, /^reserved .*may still be charged, signed ones until \d{4}-.*Z; see speechgate resume/m);
     assert.match(shown.out, /^left +0\.000010 USD to pay by card$/m);
     assert.ok(!(await readdir(folder)).includes('interrupted.mp3'), 'no half of it');
+
+    await writeFile(out, 'later speech');
+    const kept = await callerCommand(env, 'resume');
+    assert.equal(kept.code, 1);
+    assert.match(
+      kept.out,
+      new RegExp(`interrupted\\.mp3 was written after .*speechgate resume ${identifier} --out FILE$`, 'm'),
+    );
+    assert.equal(await readFile(out, 'utf8'), 'later speech', 'paid audio of another purchase is not replaced');
+    await rm(out);
 
     const resumed = told(await callerCommand(env, 'resume', identifier, '--json')).purchases;
     assert.deepEqual([resumed.length, resumed[0].outcome, resumed[0].file], [1, 'bought', out]);
