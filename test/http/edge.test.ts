@@ -25,6 +25,7 @@ test('the edge answers every request as the contract declares', async (t) => {
   await t.test('R10: a request that Node refuses gets a declared error with every header', async (t) => {
     const cases: [string, string, number][] = [
       ['a malformed request line', 'GARBAGE\r\n\r\n', 400],
+      ['a URL that is not percent-encoded', 'GET /tts?text=h\u00e9llo HTTP/1.1\r\nhost: a\r\n\r\n', 400],
       ['an unknown HTTP version', 'GET / HTTP/9.9\r\nhost: a\r\n\r\n', 400],
       ['a header without a colon', 'GET / HTTP/1.1\r\nhost: a\r\nnonsense\r\n\r\n', 400],
       ['a control character in a header', 'GET / HTTP/1.1\r\nhost: a\r\nx: \x01\r\n\r\n', 400],
@@ -47,6 +48,11 @@ test('the edge answers every request as the contract declares', async (t) => {
         assertContract('GET', '/nowhere', answer);
       });
     }
+  });
+
+  await t.test('a URL that is not percent-encoded is named with its rule', async (t) => {
+    const { bytes } = await raw(url, 'GET /tts?text=h\u00e9llo HTTP/1.1\r\nhost: a\r\n\r\n');
+    t.strictSame(JSON.parse(`${bytes}`).error.details, { field: 'url', rule: 'percent-encoding' });
   });
 
   await t.test('a HEAD with an invalid body is refused without a response body', async (t) => {

@@ -40,12 +40,20 @@ const FAULTS: Readonly<Record<string, Fault>> = {
     message:
       'The request line and headers are larger than 64 KiB together. Send shorter ones, or send the text in a POST body. You were not charged.',
   },
+  HPE_INVALID_URL: {
+    status: 400,
+    code: 'INVALID_REQUEST',
+    message:
+      'The URL contains a character that must be percent-encoded. Encode each value as encodeURIComponent does. You were not charged.',
+    details: { field: 'url', rule: 'percent-encoding' },
+  },
 };
 
 const MALFORMED: Fault = {
   status: 400,
   code: 'INVALID_REQUEST',
-  message: 'The request is not valid HTTP/1.1. Check content-length and transfer-encoding. You were not charged.',
+  message:
+    'The request is not valid HTTP/1.1. Check its request line and headers, such as content-length. You were not charged.',
 };
 
 const CONNECT: Fault = {
