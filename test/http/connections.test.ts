@@ -149,6 +149,29 @@ test('a request whose caller disconnects before the response has no status', asy
   ]);
 });
 
+test('a caller who disconnects before a stream begins is no error in the log', async (t) => {
+  const { gateway, upstream, account } = await start(t);
+  const drip = new ControlledStream();
+  upstream.mode = drip.mode;
+  const { socket, answers } = await connectRaw(gateway.url);
+  answers.catch(() => {});
+  socket.write(
+    requestBytes('/tts', { method: 'POST', json: { text: TEXT }, headers: { 'x-credit-account': account } }),
+  );
+  await drip.opened;
+  socket.destroy();
+  await gateway.call('/');
+  // Too long to be sent at once.
+  await drip.write(silentMp3(120_000));
+  drip.end();
+  const [, line] = await untilLogged(gateway, 2);
+  t.strictSame([line?.status, line?.end, line?.chargedMicroUsd], [null, 'caller_left', PRICE]);
+  t.strictSame(
+    gateway.log.filter(({ level }) => level === 'error').map(({ msg }) => msg),
+    [],
+  );
+});
+
 test('a request without an operation is one log line', async (t) => {
   const { gateway, account } = await start(t);
   await gateway.call('/nowhere');

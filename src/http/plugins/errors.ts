@@ -33,6 +33,8 @@ export function handleError(
   request: FastifyRequest,
   reply: FastifyReply,
 ): FastifyReply {
+  // Fastify ends a body whose caller has disconnected by an error. Nobody gets a response.
+  if ((error as FastifyError).code === 'ERR_STREAM_PREMATURE_CLOSE' && reply.raw.destroyed) return reply.hijack();
   const route = request.routeOptions.config?.contract;
   const refusal = error instanceof RequestRefused ? error.failure : describe(error, request, route);
   if (refusal.status >= 500)
