@@ -59,14 +59,15 @@ export function lineForPeople(json: string, showsRequests: boolean): string {
   if (!showsRequests) return '';
   return [
     new Date().toTimeString().slice(0, 8),
-    `${method} ${route ?? '(no such path)'}`,
+    method === null ? '(invalid HTTP)' : `${method} ${route ?? '(no such path)'}`,
     status ?? end,
     characters !== undefined && `${characters} characters`,
     chargedMicroUsd !== undefined && `$${formatUsd(BigInt(chargedMicroUsd))}`,
-    `${Math.round(ms)} ms\n`,
+    ms !== undefined && `${Math.round(ms)} ms`,
   ]
     .filter(Boolean)
-    .join('  ');
+    .join('  ')
+    .concat('\n');
 }
 
 /** Commands to try, for a file. */

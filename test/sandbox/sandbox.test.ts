@@ -111,6 +111,7 @@ for (const [error, fault] of [
 
 for (const [record, line] of [
   [{ method: 'GET', route: null, status: 404, ms: 1.4 }, /^\S+ {2}GET \(no such path\) {2}404 {2}1 ms\n$/],
+  [{ method: null, route: null, status: 400 }, /^\S+ {2}\(invalid HTTP\) {2}400\n$/],
   [{ method: 'POST', route: '/tts', status: null, end: 'caller_left', ms: 5 }, /POST \/tts {2}caller_left {2}5 ms\n$/],
   [
     { method: 'POST', route: '/tts', status: 200, ms: 9, characters: 2, chargedMicroUsd: 36 },
