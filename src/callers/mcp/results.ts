@@ -17,6 +17,7 @@ import {
   UntrustedError,
 } from '../client/index.ts';
 import { CAP_OPTIONS, lackOfMoney, overCapText } from '../client/money-text.ts';
+import { isTransient } from '../client/service-error.ts';
 
 export class ToolError extends Error {}
 
@@ -98,5 +99,7 @@ function paymentRefused(error: PaymentRequiredError): string {
 
 const FIELDS: ReadonlySet<unknown> = new Set(['text', 'model', 'voice', 'speed']);
 
-const retryText = ({ retryAfterSeconds }: ServiceError): string =>
-  retryAfterSeconds === null ? 'Retry later.' : `Retry in ${retryAfterSeconds} s.`;
+function retryText(error: ServiceError): string {
+  if (!isTransient(error)) return 'Change the text, or tell your user; a repetition fails again.';
+  return error.retryAfterSeconds === null ? 'Retry later.' : `Retry in ${error.retryAfterSeconds} s.`;
+}

@@ -19,7 +19,7 @@ import { startCardGateway } from '../../support/client.ts';
 import { blocksOf } from '../../support/documentation.ts';
 import { projectFile } from '../../support/project.ts';
 import { silentMp3 } from '../../support/silent-audio.ts';
-import { ControlledStream, mp3 } from '../../support/stub-upstream.ts';
+import { ControlledStream, mp3, openAiError } from '../../support/stub-upstream.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { until } from '../../support/until.ts';
 
@@ -170,6 +170,11 @@ test('a refused call tells the agent what to do and charges nothing', async (t) 
   await say({ text: 'Hello world', resume: 'x' }, /exactly one of the arguments text and resume/);
   await say({ resume: 'unknown' }, /resume must be the identifier of an open purchase, not unknown\./);
   t.equal(gateway.upstream.requests.length, 0);
+  gateway.upstream.mode = openAiError(400);
+  await say(
+    { text: 'Hello world' },
+    /The service failed \(TTS_UPSTREAM_ERROR.*\)\. Change the text, or tell your user/,
+  );
   t.equal(await balance(), 300n);
   t.strictSame(await readdir(agent.folder), [], 'nothing is left in the folder');
 });
