@@ -175,7 +175,7 @@ ${debtNote(credit)}
 <p>If you lose it, this page's address shows it again, so keep that secret too. The operator of this service can also
 find it by the receipt that the card processor sent you.</p>
 <p>Send it with a request:</p>
-<pre>curl -o hello.mp3 "${baseUrl}/tts?text=Hello+world" -H "x-credit-account: <code>${credit.accountId}</code>"</pre>
+<pre>curl -f -o hello.mp3 "${baseUrl}/tts?text=Hello+world" -H "x-credit-account: <code>${credit.accountId}</code>"</pre>
 <a class="button" href="/top-up?purchase=${id}">Add more credit to this account</a>
 <form method="post" action="/account">
 ${hidden('accountId', credit.accountId)}<button type="submit" class="plain">See its charges</button>
