@@ -50,10 +50,16 @@ test('the edge answers every request as the contract declares', async (t) => {
     }
   });
 
-  await t.test('a URL that is not percent-encoded is named with its rule', async (t) => {
-    const { bytes } = await raw(url, 'GET /tts?text=h\u00e9llo HTTP/1.1\r\nhost: a\r\n\r\n');
-    t.strictSame(JSON.parse(`${bytes}`).error.details, { field: 'url', rule: 'percent-encoding' });
-  });
+  for (const [target, field, rule] of [
+    ['/tts?text=h\u00e9llo', 'url', 'percent-encoding'],
+    ['/credits/%E4', 'path', 'percent-encoding'],
+    [`/${'a'.repeat(66_000)}`, 'headers', 'maxBytes'],
+  ] as const) {
+    await t.test(`an error of the request line names its field: ${field}`, async (t) => {
+      const { bytes } = await raw(url, `GET ${target} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n`);
+      t.strictSame(JSON.parse(`${bytes}`).error.details, { field, rule });
+    });
+  }
 
   await t.test('a HEAD with an invalid body is refused without a response body', async (t) => {
     const answer = await raw(url, 'HEAD / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n', 'HEAD');

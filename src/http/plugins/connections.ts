@@ -39,6 +39,7 @@ const FAULTS: Readonly<Record<string, Fault>> = {
     code: 'REQUEST_TOO_LARGE',
     message:
       'The request line and headers are larger than 64 KiB together. Send shorter ones, or send the text in a POST body. You were not charged.',
+    details: { field: 'headers', rule: 'maxBytes' },
   },
   HPE_INVALID_URL: {
     status: 400,

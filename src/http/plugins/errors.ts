@@ -1,11 +1,18 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import type { Route } from '../../contract/routes.ts';
+import type { JsonObject } from '../../contract/types.ts';
 import { databaseNotReady } from '../config-errors.ts';
 import { logError, sendFailure, sendWayOn, showPayment } from '../reply.ts';
 import { type ErrorCode, errorBody, failure, RequestRefused } from '../structured-error.ts';
 
-const FRAMEWORK_FAULTS: Readonly<Record<string, { code: ErrorCode; message: string }>> = {
+interface FrameworkFault {
+  readonly code: ErrorCode;
+  readonly message: string;
+  readonly details?: JsonObject;
+}
+
+const FRAMEWORK_FAULTS: Readonly<Record<string, FrameworkFault>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: {
     code: 'REQUEST_TOO_LARGE',
     message:
@@ -19,7 +26,13 @@ const FRAMEWORK_FAULTS: Readonly<Record<string, { code: ErrorCode; message: stri
     code: 'INVALID_REQUEST',
     message:
       'The path is not valid percent-encoded UTF-8. Encode it again, as encodeURIComponent does. You were not charged.',
+    details: { field: 'path', rule: 'percent-encoding' },
   },
+};
+
+const MALFORMED: FrameworkFault = {
+  code: 'INVALID_REQUEST',
+  message: 'The request is malformed. Check its headers and body, then send it again. You were not charged.',
 };
 
 /** Answers every thrown error with a declared structured error without internals (R10). */
@@ -46,13 +59,9 @@ export function handleError(
 
 function describe(error: FastifyError, { routeOptions }: FastifyRequest, route: Route | undefined) {
   if (error.statusCode && error.statusCode < 500) {
-    const { code, message } = FRAMEWORK_FAULTS[error.code] ?? {
-      code: 'INVALID_REQUEST',
-      message: 'The request is malformed. Check its headers and body, then send it again. You were not charged.',
-    };
-    const isTooLarge = code === 'REQUEST_TOO_LARGE';
-    const details = isTooLarge ? { field: 'body', rule: 'maxBytes', maximum: routeOptions.bodyLimit } : null;
-    return failure(code, message, details);
+    const fault = FRAMEWORK_FAULTS[error.code] ?? MALFORMED;
+    const tooLarge = { field: 'body', rule: 'maxBytes', maximum: routeOptions.bodyLimit };
+    return failure(fault.code, fault.message, fault.code === 'REQUEST_TOO_LARGE' ? tooLarge : (fault.details ?? null));
   }
   const unready = route?.responses[503];
   const mayBeUnready = unready?.errorCodes?.includes('CONFIG_ERROR') || unready?.produces.includes('text/html');
