@@ -29,8 +29,11 @@ export async function runGateway(config: Config, role: Role, log: Logger): Promi
     else say.info(STOPPED);
   });
   if (worker) {
-    app.metrics.shareWithPrimary();
-    worker.on('message', (message) => message === STOP && stop());
+    worker.on('message', async (message) => {
+      if (message === STOP) return stop();
+      const metrics = await app.metrics.read();
+      if (worker.isConnected()) worker.send(metrics);
+    });
     worker.on('disconnect', () => {
       // Otherwise Node exits the worker at once and drops its running requests.
       worker.exitedAfterDisconnect = true;

@@ -2,7 +2,7 @@ import cluster, { type Worker } from 'node:cluster';
 import { once } from 'node:events';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
-import { AggregatorRegistry } from 'prom-client';
+import { AggregatorRegistry, Registry } from 'prom-client';
 import { type Config, describeFaults, readConfig } from './config/config.ts';
 import { describeAddress } from './config/edge-settings.ts';
 import type { Role } from './config/role.ts';
@@ -13,10 +13,12 @@ import { EXIT_CONFIG } from './lib/arguments.ts';
 import { stopOnce } from './lib/stop-once.ts';
 
 export const STOP = 'stop';
+const SCRAPE = 'scrape';
 export const STOPPING = 'stopping: the process first finishes its running requests. No action is needed';
 export const STOPPED = 'stopped';
 const STOP_RESERVE_MS = 30_000;
 const RESTART_MS = 1_000;
+const SCRAPE_TIMEOUT_MS = 5_000;
 export const stopTimeoutMs = ({ speech, stopDrainMs }: Config): number =>
   stopDrainMs + (speech?.timeoutMs ?? 0) + STOP_RESERVE_MS;
 
@@ -27,12 +29,11 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
   const replaced = new Set<Worker>();
   let reloading = Promise.resolve();
   const leaving = new AbortController();
-  const metrics = new AggregatorRegistry();
   const db = openDatabase(databaseUrl, { maxConnections: 1, namedStatements });
   const admin = createAdminServer({
     db,
     leaving: leaving.signal,
-    metrics: { contentType: metrics.contentType, scrape: () => metrics.clusterMetrics() },
+    metrics: { contentType: Registry.PROMETHEUS_CONTENT_TYPE, scrape: () => scrapeAll([...listening.keys()]) },
     names: config.admin.names,
     processes: () => ({ listening: listening.size, wanted: count }),
   });
@@ -123,6 +124,30 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
     if (worker.isConnected()) worker.send(STOP);
     const [code, signal] = await ended;
     if (code !== 0) throw new Error(`a gateway process failed while it stopped (${signal ?? `exit code ${code}`})`);
+  }
+}
+
+/**
+ * The metrics of the processes that listen, added up. prom-client's `clusterMetrics` fails for 5 s when one of the others
+ * begins or ends.
+ */
+async function scrapeAll(workers: readonly Worker[]): Promise<string> {
+  const answers = (await Promise.all(workers.map(scrapeOne))).flat();
+  if (answers.length === 0) throw new Error('no gateway process listens');
+  return AggregatorRegistry.aggregate(answers).metrics();
+}
+
+/** Returns nothing if the process ends instead. */
+async function scrapeOne(worker: Worker): Promise<object[][]> {
+  const settled = new AbortController();
+  const signal = AbortSignal.any([settled.signal, AbortSignal.timeout(SCRAPE_TIMEOUT_MS)]);
+  const answered = once(worker, 'message', { signal }).then(([metrics]) => [metrics]);
+  const ended = once(worker, 'exit', { signal }).then(() => []);
+  try {
+    if (worker.isConnected()) worker.send(SCRAPE);
+    return await Promise.race([answered, ended]);
+  } finally {
+    settled.abort();
   }
 }
 

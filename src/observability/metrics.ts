@@ -1,4 +1,4 @@
-import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import { MeasuredCalls, type OutsideCalls, type OutsideOutcome, type OutsideService } from './outside.ts';
 
 export type Flow = string;
@@ -247,9 +247,9 @@ export class Metrics {
     return this.#registry.metrics();
   }
 
-  shareWithPrimary(): void {
-    AggregatorRegistry.setRegistries(this.#registry);
-    new AggregatorRegistry();
+  /** For the primary, which adds up those of its processes. */
+  read() {
+    return this.#registry.getMetricsAsJSON();
   }
 
   /** Returns a function that counts one. */

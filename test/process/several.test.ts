@@ -273,6 +273,20 @@ test('SIGHUP goes on when a process is killed that was still to be replaced', as
   t.equal(await child.stop(), 0);
 });
 
+test('each scrape of /metrics succeeds while processes start and end', async (t) => {
+  const file = join(await temporaryFolder(t), 'secret');
+  await writeFile(file, 'x'.repeat(32));
+  const several = await startSeveral(t, { QUOTE_SECRET_FILE: file });
+  await writeFile(file, 'too short');
+  process.kill(several.pids()[0] as number, 'SIGKILL');
+  await until(async () => {
+    assert.equal((await fetch(`${several.adminUrl}/metrics`)).status, 200);
+    return several.logged('^a gateway process ended').length === 4;
+  });
+  t.equal(await several.metric('speechgate_ready'), 1);
+  t.equal(await several.child.stop(), 0);
+});
+
 test('a request that the primary hands to a process that is ending is answered by another one', async (t) => {
   const several = await startSeveral(t, { LOG_LEVEL: 'info' });
   const { url, child, gateway } = several;
