@@ -118,7 +118,13 @@ export function baseUrlWarning({ isBaseUrlSet, baseUrl, host, card, x402 }: Conf
 
 function readDatabaseUrl(reader: SettingsReader): string {
   const url = reader.required('DATABASE_URL', 'Set it to postgres://user:password@host:5432/database.');
-  if (url) reader.url('DATABASE_URL', url, ['postgres:', 'postgresql:'], 'postgres://user:password@host/database');
+  const parsed = url
+    ? reader.url('DATABASE_URL', url, ['postgres:', 'postgresql:'], 'postgres://user:password@host/database')
+    : undefined;
+  for (const name of ['sslrootcert', 'sslcert', 'sslkey']) {
+    const path = parsed?.searchParams.get(name);
+    if (path) reader.file('DATABASE_URL', path, `Correct ${name} in it.`);
+  }
   return url;
 }
 

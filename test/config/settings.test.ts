@@ -127,6 +127,15 @@ test('a secret is read from the file that NAME_FILE names', async (t) => {
   }
 });
 
+test('R47: a certificate of DATABASE_URL that does not exist is a fault', async () => {
+  const faultOf = (query: string) => describeFaults(faultsOf({ DATABASE_URL: `${DATABASE_URL}?${query}` }));
+  for (const name of ['sslrootcert', 'sslcert', 'sslkey'])
+    assert.equal(
+      faultOf(`sslmode=verify-full&${name}=/nowhere/ca.pem`),
+      `DATABASE_URL names a file that does not exist. Correct ${name} in it.`,
+    );
+});
+
 test('R47: a secret file that can not be used is a fault that says why', async (t) => {
   const folder = await temporaryFolder(t);
   const file = join(folder, 'secret');
