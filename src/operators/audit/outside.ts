@@ -15,6 +15,10 @@ export interface Comparison {
   count(rows: number): void;
 }
 
+/** True if the card processor or the chain's node did not answer as it should, so that nothing is known to be broken. */
+export const isOutsideError = (error: unknown): error is ProcessorError | RpcError =>
+  error instanceof ProcessorError || error instanceof RpcError;
+
 /** Stops at the first error of processor or node. @param work returns reasons why something was not compared */
 export async function auditOutside(
   rules: readonly string[],
@@ -31,7 +35,7 @@ export async function auditOutside(
     },
   };
   const unanswered = await work(comparison).catch((error) => {
-    if (!(error instanceof ProcessorError || error instanceof RpcError)) throw error;
+    if (!isOutsideError(error)) throw error;
     return [error.message];
   });
   const findings = [...breachesOf].map(([rule, breaches]) => ({ rule, breaches }));

@@ -12,12 +12,11 @@ import {
   commandSettings,
   databaseFailure,
   defineCommand,
-  EXIT_FAILED,
   invalidSettings,
   printLines,
   readWholeConfig,
 } from './command.ts';
-import { type Decision, hasFailed, reconcileSince, type SinceOptions, turnLines } from './reconcile-since.ts';
+import { type Decision, exitCodeOf, reconcileSince, type SinceOptions, turnLines } from './reconcile-since.ts';
 
 const USAGE = `speechgate admin reconcile
 Runs each reconciler once. With --since it also finds payments that are missing in a restored database.
@@ -62,7 +61,7 @@ export const reconcileCommand = defineCommand({
       if (since) return await reconcileSince(context, { config, db, x402, runner }, since);
       const results = await runner.turn();
       printLines(context, turnLines(results, config));
-      return hasFailed(results) ? EXIT_FAILED : 0;
+      return exitCodeOf(results);
     } finally {
       await Promise.all([db.destroy(), store.close(), x402?.chain.close()]);
     }

@@ -21,6 +21,7 @@ import {
 } from '../../reconcile/received.ts';
 import type { TurnResult } from '../../reconcile/reconciler.ts';
 import type { ReconcilerRunner } from '../../reconcile/runner.ts';
+import { isOutsideError } from '../audit/outside.ts';
 import { type CommandContext, EXIT_FAILED, EXIT_UNANSWERED, ExitError, printLines } from './command.ts';
 
 export interface Decision {
@@ -65,7 +66,10 @@ export async function reconcileSince(context: CommandContext, parts: Parts, opti
   } catch (error) {
     if (!(error instanceof RpcError) && !isDatabaseFault(error)) throw error;
     const reason = error instanceof RpcError ? error.message : `The database failed: ${printable(reasonOf(error))}.`;
-    throw new ExitError(`${reason}\nTransfers that were already booked stay booked. Run the command again.`);
+    throw new ExitError(
+      `${reason}\nTransfers that were already booked stay booked. Run the command again.`,
+      EXIT_UNANSWERED,
+    );
   }
 }
 
@@ -103,6 +107,7 @@ async function run(
     testPoint('unrecorded transfer decided');
   }
   const results = config.card ? await catchUp(db, runner, options.since) : await runner.turn();
+  const exitCode = exitCodeOf(results);
   const booked = await bookedAfter(db, newest);
   const found = { booked, received, undecided, failed };
   printLines(
@@ -111,12 +116,12 @@ async function run(
       ? [jsonOf(results, found, config)]
       : [
           ...turnLines(results, config),
-          ...(hasFailed(results) ? ['A reconciler FAILED. Fix its error first, then run this command again.'] : []),
+          ...(exitCode !== 0 ? ['A reconciler FAILED. Fix its error first, then run this command again.'] : []),
           ...foundLines(found, config),
         ],
   );
-  if (failed.length > 0 || hasFailed(results)) return EXIT_FAILED;
-  return undecided.length > 0 ? EXIT_UNANSWERED : 0;
+  if (failed.length > 0) return EXIT_FAILED;
+  return exitCode === 0 && undecided.length > 0 ? EXIT_UNANSWERED : exitCode;
 }
 
 const placeOf = ({ transaction, logIndex }: DatedTransfer): string => `${transaction}:${logIndex}`;
@@ -228,8 +233,12 @@ export const turnLines = (results: readonly TurnResult[], { card, x402 }: Config
   ...(x402?.rpcUrls ? [] : ['USDC payments were not reconciled: X402_PAY_TO or X402_RPC_URL is unset.']),
 ];
 
-export const hasFailed = (results: readonly TurnResult[]): boolean =>
-  results.some(({ outcome }) => outcome === 'failed');
+export function exitCodeOf(results: readonly TurnResult[]): number {
+  const failed = results.filter(({ outcome }) => outcome === 'failed');
+  if (failed.length === 0) return 0;
+  const isUnanswered = failed.every(({ error }) => isOutsideError(error) || isConnectionError(error));
+  return isUnanswered ? EXIT_UNANSWERED : EXIT_FAILED;
+}
 
 function describe({ outcome, count, error }: TurnResult): string {
   if (outcome === 'skipped') return 'skipped: another process is running this reconciler';

@@ -5,10 +5,9 @@ import { readMoment } from '../../lib/moment.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { csvLines, printable, printableJson } from '../../lib/printable.ts';
 import { Processor } from '../../payments/top-up/processor.ts';
-import { ProcessorError } from '../../payments/top-up/processor-call.ts';
 import { openPayments } from '../../payments/x402/resolver.ts';
-import { RpcError } from '../../payments/x402/rpc.ts';
 import { shortenSecrets } from '../audit/accounts.ts';
+import { isOutsideError } from '../audit/outside.ts';
 import {
   AMOUNTS,
   GROUPS,
@@ -111,7 +110,7 @@ async function comparedChain(db: Database, { x402 }: Config, period: Period): Pr
 
 function answered(comparison: Promise<Comparison>): Promise<Outside> {
   return comparison.catch((error) => {
-    if (!(error instanceof ProcessorError || error instanceof RpcError)) throw error;
+    if (!isOutsideError(error)) throw error;
     return { unanswered: error.message };
   });
 }

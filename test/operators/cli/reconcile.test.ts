@@ -30,7 +30,7 @@ test('speechgate reconcile runs every reconciler once and prints each result', a
 
   checkout.fault = faults['500 without a body'] ?? assert.fail();
   const failed = await reconcile(env);
-  t.equal(failed.code, 1, failed.output);
+  t.equal(failed.code, 69, failed.output);
   t.match(failed.output, /^expired_holds +2 done$/m);
   t.match(failed.output, /^top_ups +FAILED after 0 done: the call to the card processor failed/m);
   t.ok(!failed.output.includes('cs_test_') && !failed.output.includes(checkout.secretKey));
@@ -85,7 +85,7 @@ test('speechgate reconcile --since prints JSON results, and errors without a sta
     ...{ X402_FACILITATOR_URL: 'http://127.0.0.1:1', X402_RPC_URL: 'http://127.0.0.1:1' },
   };
   const away = await reconcile({ ...env, ...x402 }, ...since);
-  t.equal(away.code, 1, away.output);
+  t.equal(away.code, 69, away.output);
   t.match(away.err, /The chain's node gave no answer.*\n.*Run the command again/);
   t.ok(!away.output.includes('    at '));
 });
