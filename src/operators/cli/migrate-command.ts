@@ -13,7 +13,8 @@ Migrates the database in DATABASE_URL to the current schema. It has no options.`
 export const migrateCommand = defineCommand({
   usage: USAGE,
   run: async (_values, _words, context) => {
-    const role = context.env.DATABASE_APP_ROLE?.trim() || APPLICATION_ROLE;
+    const named = context.env.DATABASE_APP_ROLE?.trim();
+    const role = named || APPLICATION_ROLE;
     const { applied, notValid, hasGranted, newer } = await migrate(databaseUrlOf(context.env), role).catch((error) => {
       const fault = `The database schema can't be migrated: ${printable(String(faultOf(error)))}`;
       throw isConnectionError(error) || isRefused(error)
@@ -30,6 +31,9 @@ export const migrateCommand = defineCommand({
         (name) => `Some old rows violate the constraint ${name}; new rows can't. Run npm run audit to list them.`,
       ),
       ...(hasGranted ? [`The database role ${role} has the rights that the service needs.`] : []),
+      ...(named && !hasGranted && newer.length === 0
+        ? [`${role} of DATABASE_APP_ROLE got no rights: it does not exist, migrates itself, or is a superuser.`]
+        : []),
     ]);
     return 0;
   },

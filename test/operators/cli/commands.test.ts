@@ -109,6 +109,13 @@ test('migrate names an unset DATABASE_URL with its fix', async (t) => {
   t.match(output, /DATABASE_URL is not set\. Set it to /);
 });
 
+test('migrate names a DATABASE_APP_ROLE that gets no rights', async (t) => {
+  const { url } = await testDatabase(t);
+  const { code, output } = await operatorCommand({ DATABASE_URL: url, DATABASE_APP_ROLE: 'no_such_role' }, 'migrate');
+  t.equal(code, 0);
+  t.match(output, /^no_such_role of DATABASE_APP_ROLE got no rights: it does not exist/m);
+});
+
 /** Every command that needs the database, with what else it needs. */
 const COMMANDS: readonly (readonly [string, ...string[]])[] = [
   ['audit'],
