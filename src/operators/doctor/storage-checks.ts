@@ -58,9 +58,9 @@ async function keepsAudio(setting: string): Promise<Finding> {
     if (left) return fault('The audio store still returns audio that was deleted.', storeFix(setting));
   } catch (error) {
     if (!(error instanceof StoreError)) throw error;
-    const { name, code } = (error.cause ?? {}) as { name?: string; code?: string };
+    const { name, code, message } = (error.cause ?? {}) as { name?: string; code?: string; message?: string };
     const full = error.reason === 'full' ? ': the audio store is full' : '';
-    const cause = code ?? name;
+    const cause = code ?? (name === 'Error' ? message : name);
     const fix = isClockError(error.cause)
       ? 'Synchronize the clocks of this machine and the store by NTP.'
       : storeFix(setting);
