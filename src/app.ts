@@ -186,6 +186,8 @@ function judgeDatabase(found: Readiness, log: Logger): string | undefined {
   if (found.outcome === 'refused') return `The database refuses DATABASE_URL (${found.cause}). ${found.fix}`;
   if (found.outcome === 'unavailable')
     log.error(`the database of DATABASE_URL is unavailable (${found.cause}). Start it, or correct the URL`);
+  if (found.outcome === 'denied')
+    log.error(`the role of DATABASE_URL lacks rights (${found.cause}), so the service is not ready. ${found.fix}`);
   if (found.outcome === 'unmigrated')
     log.error(
       { pending: found.pending },

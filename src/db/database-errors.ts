@@ -61,6 +61,12 @@ export function poolerFix(error: unknown): string | undefined {
   return undefined;
 }
 
+/** What to do if the role of the connection lacks rights. */
+export const rightsFix = (error: unknown): string | undefined =>
+  error instanceof Error && codeOf(error) === '42501'
+    ? 'Run npm run migrate as the owner of the tables, with the role of DATABASE_URL in DATABASE_APP_ROLE.'
+    : undefined;
+
 export const faultOf = ({ message, code }: { message?: string; code?: string }): string | undefined =>
   message?.trim() || code;
 

@@ -1,12 +1,14 @@
 import { sql } from 'kysely';
 import { within } from '../lib/within.ts';
 import type { Database } from './database.ts';
-import { faultOf, isRefused, poolerFix } from './database-errors.ts';
+import { faultOf, isRefused, poolerFix, rightsFix } from './database-errors.ts';
 import { pendingMigrations } from './migrate.ts';
 
 export type Readiness =
   | { readonly outcome: 'ready' }
   | { readonly outcome: 'unmigrated'; readonly pending: readonly string[] }
+  /** The role lacks rights. */
+  | { readonly outcome: 'denied'; readonly cause: string; readonly fix: string }
   /** By its settings, such as a wrong password, or by those of a pooler. */
   | { readonly outcome: 'refused'; readonly cause: string; readonly fix: string }
   | { readonly outcome: 'unavailable'; readonly cause: string };
@@ -37,9 +39,15 @@ export const nameStatementTwice = (db: Database): Promise<unknown> =>
 /** Statements with parameters have names. */
 const nameStatement = (db: Database): Promise<unknown> => sql`/* readiness */ select ${1}::int`.execute(db);
 
+async function isReadOnly(db: Database): Promise<boolean> {
+  const { rows } = await sql<{ value: string }>`select current_setting('transaction_read_only') as value`.execute(db);
+  return rows[0]?.value === 'on';
+}
+
 async function ask(db: Database, name: (db: Database) => Promise<unknown>): Promise<Readiness> {
   try {
     await name(db);
+    if (await isReadOnly(db)) return { outcome: 'unavailable', cause: 'it is read-only, such as a standby' };
     const pending = await pendingMigrations(db);
     return pending.length === 0 ? { outcome: 'ready' } : { outcome: 'unmigrated', pending };
   } catch (error) {
@@ -47,6 +55,8 @@ async function ask(db: Database, name: (db: Database) => Promise<unknown>): Prom
     const fix =
       poolerFix(error) ?? (isRefused(error) ? 'Correct the user, password or database in DATABASE_URL.' : undefined);
     const told = { cause: cause ?? 'an unknown error' };
+    const rights = rightsFix(error);
+    if (rights !== undefined) return { outcome: 'denied', ...told, fix: rights };
     return fix === undefined ? { outcome: 'unavailable', ...told } : { outcome: 'refused', ...told, fix };
   }
 }

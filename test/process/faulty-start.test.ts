@@ -107,7 +107,7 @@ test('a closed database port and a dead node are told first, and the stop is tol
   const ready = await fetch(`http://127.0.0.1:${adminPort}/readyz`);
   const { checks } = (await ready.json()) as { checks: Record<string, string> };
   t.strictSame([ready.status, checks.chain], [503, 'unreachable']);
-  t.match(checks.database ?? '', /^unreachable: connect ECONNREFUSED/);
+  t.match(checks.database ?? '', /^unavailable: connect ECONNREFUSED/);
   t.equal(await child.stop('SIGTERM'), 0);
   t.match(child.output(), /"msg":"stopping: .+\n(.+\n)*.+"msg":"stopped"/);
 });

@@ -62,9 +62,11 @@ async function readiness(db: Database): Promise<Record<'database' | 'schema', st
       return { database: 'ok', schema: 'ok' };
     case 'unmigrated':
       return { database: 'ok', schema: `lacks the migrations ${found.pending.join(', ')}. Run npm run migrate` };
+    case 'denied':
+      return { database: 'ok', schema: `${found.cause}. ${found.fix}` };
     case 'refused':
       return { database: `refuses DATABASE_URL (${found.cause}). ${found.fix}`, schema: 'unknown' };
     case 'unavailable':
-      return { database: `unreachable: ${found.cause}`, schema: 'unknown' };
+      return { database: `unavailable: ${found.cause}`, schema: 'unknown' };
   }
 }

@@ -37,11 +37,11 @@ export function addBuildInfo(metrics: Metrics, version: string): void {
 export function addStateGauges(metrics: Metrics, db: Database, isReady: () => boolean): void {
   const read = async () => {
     const { outcome } = await readReadiness(db, DATABASE_TIMEOUT_MS);
-    const isUp = outcome === 'ready' || outcome === 'unmigrated';
+    const isUp = outcome !== 'refused' && outcome !== 'unavailable';
     return { databaseUp: Number(isUp), ready: Number(outcome === 'ready' && isReady()) };
   };
   metrics.addGauges('worst', read, {
-    speechgate_database_up: ['1 if the database answers within a second, 0 if not.', 'databaseUp'],
+    speechgate_database_up: ['1 if the database answers within a second and accepts writes, 0 if not.', 'databaseUp'],
     speechgate_ready: ['1 if /readyz answers 200, 0 if 503.', 'ready'],
   });
 }

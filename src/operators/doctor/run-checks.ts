@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { faultOf } from '../../db/database-errors.ts';
+import { faultOf, poolerFix, rightsFix } from '../../db/database-errors.ts';
 import { pendingMigrations } from '../../db/migrate.ts';
 import { chainChecks } from './chain-checks.ts';
 import {
@@ -77,10 +77,8 @@ async function judged(run: () => Promise<Finding>, limitMs: number): Promise<Fin
     return await Promise.race([run(), late()]);
   } catch (error) {
     const cause = error instanceof Error ? faultOf(error) : undefined;
-    return fault(
-      `The check failed with an error: ${cause ?? 'unknown'}.`,
-      'Fix the cause of this error, and repeat the check.',
-    );
+    const fix = poolerFix(error) ?? rightsFix(error) ?? 'Fix the cause of this error, and repeat the check.';
+    return fault(`The check failed with an error: ${cause ?? 'unknown'}.`, fix);
   } finally {
     enough.abort();
   }

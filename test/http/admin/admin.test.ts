@@ -1,14 +1,19 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
+import { sql } from 'kysely';
 import { test } from 'tap';
 import { openDatabase } from '../../../src/db/database.ts';
 import { createAdminServer } from '../../../src/http/admin/admin-server.ts';
 import { Metrics } from '../../../src/observability/metrics.ts';
+import { openContext } from '../../../src/operators/doctor/check.ts';
+import { DATABASE_CHECKS } from '../../../src/operators/doctor/database-checks.ts';
+import { runChecks } from '../../../src/operators/doctor/run-checks.ts';
 import { testChain, wallet } from '../../support/chain.ts';
 import { testDatabase } from '../../support/database.ts';
 import { invalid } from '../../support/facilitator-faults.ts';
 import { type Gateway, startGateway } from '../../support/gateway.ts';
 import { holdOnCard } from '../../support/holds.ts';
+import { configOf } from '../../support/setting.ts';
 import { cutChunked, openAiError, startStubUpstream, testUpstream } from '../../support/stub-upstream.ts';
 import { startTcpProxy } from '../../support/tcp-proxy.ts';
 import { unguarded } from '../../support/unguarded.ts';
@@ -291,6 +296,44 @@ test('requests to other services are counted by call and outcome', { skip }, asy
   t.ok(text.includes('speechgate_http_request_duration_seconds_bucket{le="180"'));
   const age = sample(text, 'speechgate_node_block_age_seconds');
   t.ok(age !== undefined && age < 3_600, `${age}`);
+});
+
+test('a read-only database and a role without rights are not ready, and name the fix', async (t) => {
+  const { url } = await testDatabase(t);
+  const { pathname } = new URL(url);
+  const owner = openDatabase(url, { maxConnections: 1 });
+  const role = `speechgate_${randomUUID()}`;
+  await sql`create role ${sql.ref(role)} login password 'secret'`.execute(owner);
+  t.teardown(async () => {
+    await sql`drop role ${sql.ref(role)}`.execute(owner);
+    await owner.destroy();
+  });
+  const states = async (databaseUrl: string) => {
+    const gateway = await startGateway(t, {}, { databaseUrl });
+    const ready = await gateway.app.admin.inject('/readyz');
+    const text = await scrape(gateway);
+    const samples = [sample(text, 'speechgate_database_up'), sample(text, 'speechgate_ready')];
+    return { status: ready.statusCode, checks: ready.json().checks, samples };
+  };
+  const withoutRights = Object.assign(new URL(url), { username: role, password: 'secret' });
+  const denied = await states(withoutRights.href);
+  t.strictSame([denied.status, denied.checks.database, denied.samples], [503, 'ok', [1, 0]]);
+  t.match(denied.checks.schema, /^permission denied .+ Run npm run migrate as the owner .+ DATABASE_APP_ROLE\.$/);
+  const context = openContext({
+    ...{ misspelt: [], keysFile: undefined, isSandbox: false, speaks: false, mails: false, now: Date.now },
+    config: configOf({ DATABASE_URL: withoutRights.href }),
+  });
+  const rights = DATABASE_CHECKS.filter(({ name }) => name === 'rights');
+  for await (const { state, fix } of runChecks(rights, context, new Set())) {
+    t.equal(state, 'fault');
+    t.match(fix, /^Run npm run migrate as the owner/);
+  }
+  await context.db.destroy();
+
+  await sql`alter database ${sql.ref(pathname.slice(1))} set default_transaction_read_only = on`.execute(owner);
+  const readOnly = await states(url);
+  t.strictSame([readOnly.status, readOnly.samples], [503, [0, 0]]);
+  t.equal(readOnly.checks.database, 'unavailable: it is read-only, such as a standby');
 });
 
 test('metrics tell whether the database answers and the service is ready', async (t) => {
