@@ -60,8 +60,10 @@ async function speaksModel(
     return ok(`The upstream spoke a word with ${asked}: ${audio.length} bytes in ${ms} ms.`);
   } catch (error) {
     if (!(error instanceof SpeechError)) throw error;
+    const { code } = (error.cause ?? {}) as { code?: string };
+    const reason = code === undefined ? error.message : error.message.replace(/\.$/, ` (${code}).`);
     return fault(
-      `The upstream failed for ${asked}: ${error.message}`,
+      `The upstream failed for ${asked}: ${reason}`,
       'Read the log of the upstream. Correct its address or key (SPEECH_BASE_URL, SPEECH_API_KEY), or its model and ' +
         'voice names in CATALOG_FILE.',
     );
