@@ -141,7 +141,7 @@ test('content that stalls fails its stream', async (t) => {
   const limits = { ...SHORT_LIMITS, other: { attemptMs: 30_000, totalMs: 30_000 } };
   const stored = await openStore(t, { endpoint, limits }).open('key');
   assert.equal(stored?.size, 100);
-  await t.rejects(buffer(stored.stream), /sent nothing for \d+ ms/);
+  await t.rejects(buffer(stored.stream), { name: 'StoreError', cause: { message: /sent nothing for \d+ ms/ } });
 });
 
 test('content may take longer than the header timeout', async (t) => {

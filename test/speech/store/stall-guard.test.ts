@@ -29,7 +29,7 @@ test('a source that stalls for the timeout fails the stream', async (t) => {
   const pass = withMockedTimers(t);
   const source = new PassThrough();
   const guarded = guardAgainstStall(source, 1000);
-  const read = t.rejects(buffer(guarded), /sent nothing for \d+ ms/);
+  const read = t.rejects(buffer(guarded), { name: 'StoreError', cause: { message: /sent nothing for \d+ ms/ } });
   await pass(999);
   t.equal(guarded.destroyed, false);
   await pass(1);
