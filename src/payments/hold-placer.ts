@@ -117,7 +117,7 @@ export class BalanceHold<R extends Receipt> implements PaymentHold {
     return leases.keep(this.record, placedAt, () => {
       options.log.warn(
         { hold: this.record.id },
-        'a hold was not renewed in time, so a response that is still being sent is cut off and not charged. Check the database',
+        'a hold was not renewed in time, so its response is cut off and not charged, unless all of it was sent before. Check the database',
       );
       onLost();
     });
