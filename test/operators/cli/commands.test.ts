@@ -31,7 +31,11 @@ for (const [args, code, err] of [
   [['resume', '--bogus'], 2, REFUSED],
   [['admin', 'feedback', '--bogus'], 2, REFUSED],
   [['audit', '--bogus'], 2, REFUSED],
-  [['resume', 'all', '--reason', 'x'], 2, /takes the ID of a purchase\. Run speechgate admin resume to open /],
+  [
+    ['resume', 'all', '--reason', 'x'],
+    2,
+    /takes the ID of a purchase\. Run speechgate admin resume to resume a paused flow/,
+  ],
   [['feedback'], 2, /Did you mean speechgate feedback send, or speechgate admin feedback for operators\?$/m],
   [['sya'], 2, 'speechgate has no command sya. Did you mean speechgate say?\n'],
   [['admin', 'adit'], 2, 'speechgate has no command admin adit. Did you mean speechgate admin audit?\n'],
