@@ -38,8 +38,6 @@ export interface HoldRecord {
   readonly accountId: string;
   readonly amountMicroUsd: bigint;
   readonly balanceMicroUsd: bigint;
-  /** Of a prepaid request. After a crash another hold may have the same one. */
-  readonly nonce?: string;
 }
 
 type HoldRef = Pick<HoldRecord, 'id' | 'fence'>;
@@ -171,14 +169,8 @@ interface VoidResult {
   readonly balanceMicroUsd: bigint;
 }
 
-/**
- * Voids the hold, once. If it has already ended, reads how. A crash or failover may have lost it; then a repetition may
- * have used its nonce, and the charge of that counts.
- */
-export async function voidHold(
-  db: Database,
-  hold: HoldRef & Pick<HoldRecord, 'accountId' | 'nonce'>,
-): Promise<VoidResult> {
+/** Voids the hold, once. If it has already ended, reads how; a crash or failover may have lost it. */
+export async function voidHold(db: Database, hold: HoldRef & Pick<HoldRecord, 'accountId'>): Promise<VoidResult> {
   const refunded = await db
     .with('voided', (qb) =>
       qb
@@ -204,26 +196,10 @@ export async function voidHold(
       eb
         .exists(eb.selectFrom('transfer').select('id').where('id', '=', hold.id).where('state', '=', 'posted'))
         .as('isPosted'),
-      eb
-        .exists(
-          eb
-            .selectFrom('prepaid_nonce')
-            .innerJoin('transfer', 'transfer.id', 'hold_id')
-            .select('hold_id')
-            .where('account_id', '=', hold.accountId)
-            .where('nonce', '=', hold.nonce ?? null)
-            .where('hold_id', '<>', hold.id)
-            .where('state', '<>', 'voided'),
-        )
-        .as('isRepeated'),
     ])
     .where('id', '=', hold.accountId)
     .executeTakeFirst();
-  return {
-    isVoided: false,
-    isCharged: Boolean(known?.isPosted || known?.isRepeated),
-    balanceMicroUsd: known?.balance ?? 0n,
-  };
+  return { isVoided: false, isCharged: Boolean(known?.isPosted), balanceMicroUsd: known?.balance ?? 0n };
 }
 
 const HOLD_LEASE_HAS_ENDED = leaseHasEnded(MAX_HOLD_LEASE_SECONDS);

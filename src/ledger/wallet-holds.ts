@@ -160,7 +160,7 @@ async function resultOf(
 ): Promise<WalletHoldResult | undefined> {
   switch (outcome) {
     case 'placed':
-      return { outcome, hold: { id, fence, accountId, amountMicroUsd, balanceMicroUsd, nonce } };
+      return { outcome, hold: { id, fence, accountId, amountMicroUsd, balanceMicroUsd } };
     case 'nonce_spent':
       return { outcome, balanceMicroUsd };
     case 'over_max_amount':

@@ -38,6 +38,8 @@ interface HoldOptions<R extends Receipt> {
   readonly log: FastifyBaseLogger;
   readonly receiptOf: ReceiptOf<R>;
   onDelivered?(hold: HoldRecord, audio: Buffer | undefined): void;
+  /** Asked when the void had no effect or failed. Returns a refusal if another request may have the payment (R64). */
+  refuseUnvoided?(hold: HoldRecord): Promise<Refused | undefined>;
 }
 
 interface BalanceHoldParts<R extends Receipt> extends HoldPlacerParts {
@@ -147,14 +149,17 @@ export class BalanceHold<R extends Receipt> implements PaymentHold {
    * Restores the debit after a failed synthesis: then the receipt says that 0 was charged (R33). While the database is
    * unavailable the hold ends with its lease; the receipt shows the balance after that.
    */
-  async void(): Promise<void> {
+  async void(): Promise<Refused | undefined> {
     const { flow, options, db, metrics, endWork } = this.#parts;
     const { amountMicroUsd } = this.record;
     try {
       const { isVoided, isCharged, balanceMicroUsd } = await voidHold(db, this.record);
-      if (isVoided) metrics.holdMoved(flow, 'voided', amountMicroUsd);
       this.#balanceMicroUsd = balanceMicroUsd;
       this.#chargedMicroUsd = isCharged ? amountMicroUsd : 0n;
+      if (isVoided) {
+        metrics.holdMoved(flow, 'voided', amountMicroUsd);
+        return undefined;
+      }
     } catch (error) {
       if (!isUnavailable(error)) throw error;
       options.log.warn(
@@ -166,6 +171,7 @@ export class BalanceHold<R extends Receipt> implements PaymentHold {
     } finally {
       endWork('unpaid');
     }
+    return options.refuseUnvoided?.(this.record);
   }
 }
 

@@ -86,7 +86,8 @@ export interface PaymentHold {
   settle?(upstream: UpstreamUsage | undefined, audio: Buffer): Promise<Refused | undefined>;
   /** Takes the money after delivery. Returns false if the hold had ended before: nothing is charged. */
   capture(upstream: UpstreamUsage | undefined, audio?: Buffer): Promise<boolean>;
-  void(): Promise<void>;
+  /** Returns a refusal if another request has the payment by now: it may be charged (R64). */
+  void(): Promise<Refused | undefined>;
   /** Renews the lease until the returned function is called. Once the lease is lost, nothing may be delivered. */
   keepLease?(onLost: () => void): () => void;
   /** Whether no other process can own it yet, even if this process was frozen. */
@@ -159,7 +160,7 @@ export async function speak<Outcome extends Authorization, Body>(
     });
     const spoken = await synthesize(sale, hold, lost);
     if (spoken.outcome === 'failed') return spoken;
-    // Only a hold's `settle` refuses here, with the codes of its flow.
+    // Only a hold refuses here, with the codes of its flow.
     if (spoken.outcome === 'refused') return spoken as Exclude<Outcome, Held>;
     isReady = true;
     const { body, complete } = spoken.speech;
@@ -177,6 +178,9 @@ export async function speak<Outcome extends Authorization, Body>(
 
 const callerLeft = () =>
   new SpeechError('TTS_UNAVAILABLE', 'The caller disconnected before the synthesis began.', true);
+
+const FAILED_BESIDE_ANOTHER =
+  'speech synthesis failed, and another request may pay with the same payment, so a repetition decides. Read err for the cause';
 
 const ownsLease = (hold: PaymentHold): boolean => hold.ownsLease?.() ?? true;
 
@@ -200,9 +204,11 @@ async function synthesize<Body>(
     return refusal ?? { outcome: 'ready', speech };
   } catch (error) {
     testPoint('speech failed');
-    await hold.void();
+    const taken = await hold.void();
     if (!(error instanceof SpeechError)) throw error;
-    return { outcome: 'failed', error, hold };
+    if (!taken) return { outcome: 'failed', error, hold };
+    charge.request.log.warn({ err: error }, FAILED_BESIDE_ANOTHER);
+    return taken;
   }
 }
 

@@ -6,11 +6,13 @@ import { audit } from '../../src/ledger/audit.ts';
 import { booksClosed } from '../support/books.ts';
 import { testDatabase } from '../support/database.ts';
 import type { GatewayOptions } from '../support/gateway.ts';
+import { detailsOf, PENDING } from '../support/lost-answer.ts';
 import { balanceHeaders, fundedWallet, HELLO, startPrepaidGateway, TTS } from '../support/prepaid.ts';
 import { runTurn } from '../support/reconcile.ts';
 import { lockRows } from '../support/row-lock.ts';
 import { ControlledStream, silentMp3 } from '../support/stub-upstream.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
+import { unguarded } from '../support/unguarded.ts';
 import { until } from '../support/until.ts';
 
 const FUNDS = 100_000n;
@@ -59,12 +61,37 @@ test('a database outage before the void charges nothing once the lease expires',
   proxy.cut();
   drip.reset();
   const reply = await answer;
-  t.strictSame([reply.status, reply.json.error.code], [502, 'TTS_UPSTREAM_ERROR']);
-  t.strictSame(balanceHeaders(reply), ['0', String(FUNDS)]);
+  t.equal(reply.status, 409);
+  t.strictSame(detailsOf(reply), PENDING, 'after a failover, a repetition might be charged');
   proxy.restore();
   t.equal(await balance(), LEFT, 'restored with the lease');
   await leasePasses();
   await assertEnd(FUNDS);
+});
+
+test('R64: a failed request whose hold a failover lost is pending while repeated', async (t) => {
+  const { db, gateway, drip, call, balance, assertEnd } = await startPrepaidOutage(t);
+  const first = gateway.call(TTS, call);
+  await drip.opened;
+  await unguarded(db, async (trx) => {
+    await sql`delete from prepaid_nonce`.execute(trx);
+    await sql`delete from transfer where kind = 'spend'`.execute(trx);
+    await sql`update account set balance_micro_usd = ${FUNDS} where address is not null`.execute(trx);
+  });
+  const repetition = new ControlledStream();
+  gateway.upstream.mode = repetition.mode;
+  const second = gateway.call(TTS, call);
+  await repetition.opened;
+  drip.reset();
+  const failed = await first;
+  t.equal(failed.status, 409);
+  t.strictSame(detailsOf(failed), PENDING);
+  await repetition.write(silentMp3(500));
+  repetition.end();
+  t.equal((await second).status, 200);
+  await booksClosed(db);
+  t.equal(await balance(), LEFT);
+  await assertEnd(LEFT);
 });
 
 test('a database outage before the capture delays only the charge', async (t) => {

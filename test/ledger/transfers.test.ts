@@ -95,21 +95,6 @@ test('after lost commits a stale process cannot end the hold of another caller',
   t.strictSame(await audit(db), []);
 });
 
-test('after lost commits, a void reports the charge of the same nonce', async (t) => {
-  const { db, payer } = await start(t);
-  const lost = await lostCommits(db, async (trx) => held(await spend(trx, payer, 'one')));
-  t.equal((await voidHold(db, lost)).isCharged, false);
-  const repeated = held(await spend(db, payer, 'one'));
-  for (const end of [undefined, () => captureHold(db, repeated)]) {
-    await end?.();
-    const { isVoided, isCharged } = await voidHold(db, lost);
-    t.strictSame([isVoided, isCharged], [false, true]);
-  }
-  const voided = await lostCommits(db, async (trx) => held(await spend(trx, payer, 'two')));
-  await voidHold(db, held(await spend(db, payer, 'two')));
-  t.equal((await voidHold(db, voided)).isCharged, false);
-});
-
 test('only the commit of a hold without a lease waits for the disk', async (t) => {
   const { db, card, payer } = await start(t);
   const commitOf = (work: (trx: Database) => Promise<unknown>) =>

@@ -5,7 +5,7 @@ import { type Refused, refused } from '../refusal.ts';
 import type { Charge, Held, PaymentFlow, PaymentHold } from '../speak.ts';
 import type { Offer, Resource } from '../x402/challenge.ts';
 import type { PaymentEnvelope } from '../x402/envelope.ts';
-import type { PaymentIntake } from '../x402/payment-intake.ts';
+import { type PaymentIntake, TAKEN_OVER } from '../x402/payment-intake.ts';
 import { type Reserved, readPaymentHeader, settlementRefused } from '../x402/payment-lookup.ts';
 import { paymentAudioKey } from '../x402/payment-states.ts';
 import type { Reservations } from '../x402/reservations.ts';
@@ -62,17 +62,16 @@ export class DirectHold implements PaymentHold {
     return true;
   }
 
-  async void(): Promise<void> {
-    if (this.receipt) return;
+  async void(): Promise<Refused<SettleCode> | undefined> {
+    if (this.receipt) return undefined;
     this.#end('voided');
-    await this.#parts.intake.release(this.#verified);
+    return this.#parts.intake.release(this.#verified);
   }
 
   async #settle(upstream: UpstreamUsage | undefined, audio: Buffer): Promise<Refused<SettleCode> | undefined> {
     const { payment, facilitatorRequest } = this.#verified;
-    if (!(await this.#store(audio))) {
-      return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_stored', { isUncharged: true });
-    }
+    const unstored = await this.#store(audio);
+    if (unstored) return unstored;
     const { settlement, inclusionTimeoutMs: timeoutMs } = this.#parts;
     const settled = await settlement.settle(this.#verified, { upstream, timeoutMs });
     switch (settled.outcome) {
@@ -84,26 +83,23 @@ export class DirectHold implements PaymentHold {
       case 'unknown':
         return outcomeUnknown(settled.transaction);
       case 'lost':
-        return refused('PAYMENT_REPLAY_PENDING', 'taken_over');
+        return TAKEN_OVER;
     }
   }
 
   /** Releases the reservation if it fails (R24). */
-  async #store(audio: Buffer): Promise<boolean> {
+  async #store(audio: Buffer): Promise<Refused<SettleCode> | undefined> {
     const { store, intake } = this.#parts;
     const { payment, log } = this.#verified;
     try {
       await store.dated.x402.put(paymentAudioKey(payment), audio, 'audio/mpeg');
-      return true;
+      return undefined;
     } catch (error) {
       testPoint('x402 audio not stored');
-      await intake.release(this.#verified);
+      const taken = await intake.release(this.#verified);
       if (!(error instanceof StoreError)) throw error;
-      log.error(
-        { err: error },
-        'failed to store audio, so its payment was not settled and the caller was not charged. Check AUDIO_STORE',
-      );
-      return false;
+      log.error({ err: error }, 'failed to store audio, so its request settled nothing. Check AUDIO_STORE');
+      return taken ?? refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_stored', { isUncharged: true });
     }
   }
 }
@@ -217,8 +213,8 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, OfferedCharge
       const hold = new DirectHold(admitted, this.#parts, end);
       if (hold.timeoutMs >= MIN_SYNTHESIS_MS) return { outcome: 'held' as const, hold };
       endLease();
-      await this.#parts.intake.release(reserved);
-      return refused('PAYMENT_REQUIRED', 'authorization_expires_too_soon');
+      const taken = await this.#parts.intake.release(reserved);
+      return taken ?? refused('PAYMENT_REQUIRED', 'authorization_expires_too_soon');
     } catch (error) {
       endLease();
       throw error;

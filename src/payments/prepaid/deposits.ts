@@ -4,7 +4,7 @@ import { testPoint } from '../../lib/test-point.ts';
 import { type Refused, refused } from '../refusal.ts';
 import type { Booking } from '../x402/book-settlement.ts';
 import type { Payment } from '../x402/payment.ts';
-import type { PaymentIntake } from '../x402/payment-intake.ts';
+import { type PaymentIntake, TAKEN_OVER } from '../x402/payment-intake.ts';
 import {
   type KnownPayment,
   type PaymentIdentity,
@@ -131,7 +131,7 @@ export class Deposits {
         case 'unknown':
           return open(settled.transaction);
         case 'lost':
-          return refused('PAYMENT_REPLAY_PENDING', 'taken_over');
+          return TAKEN_OVER;
       }
     } finally {
       endLease();

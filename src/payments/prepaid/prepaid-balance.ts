@@ -1,6 +1,8 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../../db/database.ts';
+import { isUnavailable } from '../../db/database-errors.ts';
 import { readWallet, type WalletReading } from '../../ledger/accounts.ts';
+import type { HoldRecord } from '../../ledger/hold.ts';
 import {
   findSpend,
   isInTime,
@@ -83,6 +85,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
       receiptOf: prepaidReceipt,
       log: request.log,
       onDelivered: ({ id }, audio) => audio && this.#audio.store(id, audio, request.log),
+      refuseUnvoided: (hold) => this.#replays.ofUnvoided(credential, digest, hold),
     });
     switch (result.outcome) {
       case 'held':
@@ -165,11 +168,32 @@ export class PrepaidReplays {
   /** Checks no signature: the digest covers it, so an identical request has the signature that was verified then. */
   async ofIdentical({ account, nonce }: PrepaidCredential, digest: Buffer): Promise<ReplayRefused | undefined> {
     const spend = await findSpend(this.#db, account, nonce, digest);
-    if (!spend) return undefined;
-    const { balanceMicroUsd, state, holdId } = spend;
-    const payment = outcomeOfDebit(spend);
-    return replayed(balanceMicroUsd, { replay: { state, holdId, payment }, payment });
+    return spend && replayOf(spend);
   }
+
+  /**
+   * Of a hold that this process did not void. A failover may have lost it, and an identical request may have its nonce
+   * since. While the database is unavailable, nobody can tell.
+   */
+  async ofUnvoided(
+    credential: PrepaidCredential,
+    digest: Buffer,
+    hold: HoldRecord,
+  ): Promise<ReplayRefused | undefined> {
+    try {
+      const found = await this.ofIdentical(credential, digest);
+      return found?.payment?.state === 'not_charged' ? undefined : found;
+    } catch (error) {
+      if (!isUnavailable(error)) throw error;
+      return replayOf({ ...hold, holdId: hold.id, state: 'pending' });
+    }
+  }
+}
+
+function replayOf(spend: PreviousDebit): ReplayRefused {
+  const { balanceMicroUsd, state, holdId } = spend;
+  const payment = outcomeOfDebit(spend);
+  return replayed(balanceMicroUsd, { replay: { state, holdId, payment }, payment });
 }
 
 const replayed = (balanceMicroUsd: bigint, more: Pick<Refused, 'replay' | 'payment'> = {}): ReplayRefused =>

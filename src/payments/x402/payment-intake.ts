@@ -107,7 +107,7 @@ export class PaymentIntake {
   }
 
   /** Releases a payment that is not admitted, also when it throws (R24). */
-  async admit(reserved: Reserved): Promise<Admitted | IntakeRefusal | Refused<'RATE_LIMITED'>> {
+  async admit(reserved: Reserved): Promise<Admitted | IntakeRefusal | Refused<'RATE_LIMITED'> | TakenOver> {
     let checked: Admitted | IntakeRefusal | Refused<'RATE_LIMITED'>;
     try {
       checked = await this.#check(reserved).catch((error) => unverifiable(error, reserved.log));
@@ -117,7 +117,8 @@ export class PaymentIntake {
     }
     if (checked.outcome === 'admitted') return checked;
     testPoint('x402 not admitted');
-    await this.release(reserved);
+    const taken = await this.release(reserved);
+    if (taken) return taken;
     const { log, facilitatorRequest } = reserved;
     return this.#unlessUsed(checked, { log, envelope: facilitatorRequest.envelope });
   }
@@ -127,15 +128,21 @@ export class PaymentIntake {
     return (refusal.payment ? undefined : await this.#parts.lookup.refuseUsed(request)) ?? refusal;
   }
 
-  async release({ payment, log }: Pick<Reserved, 'payment' | 'log'>): Promise<void> {
+  /**
+   * Returns a refusal if another request may pay with the authorization: a failover lost the reservation, or its lease
+   * expired. While the database is unavailable, nobody can tell (R64).
+   */
+  async release({ payment, log }: Pick<Reserved, 'payment' | 'log'>): Promise<TakenOver | undefined> {
     try {
-      await this.#parts.reservations.release(payment);
+      if (await this.#parts.reservations.release(payment)) return undefined;
+      return (await this.#parts.lookup.refuseTaken(payment.claim)) && TAKEN_OVER;
     } catch (error) {
       if (!isUnavailable(error)) throw error;
       log.warn(
         { err: error },
-        'failed to release the reservation of a payment; it expires by itself. Nothing was charged; no action is needed',
+        'failed to release the reservation of a payment; it expires by itself. Its request settled nothing; no action is needed',
       );
+      return TAKEN_OVER;
     }
   }
 
@@ -270,6 +277,10 @@ type IntakeRefusal = Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR' | 'PAYMENT_IDE
 
 type ReservationResult = ({ readonly outcome: 'reserved' } & Pick<Reserved, 'payment' | 'exposure'>) | typeof TAKEN;
 const TAKEN = { outcome: 'taken' } as const;
+
+type TakenOver = Refused<'PAYMENT_REPLAY_PENDING'>;
+/** A repetition learns the outcome of the request that has the payment now. */
+export const TAKEN_OVER: TakenOver = refused('PAYMENT_REPLAY_PENDING', 'taken_over');
 
 type Admitted = { readonly outcome: 'admitted' } & VerifiedPayment;
 /** R22: an authorization pays for one request only. */
