@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import type { DB } from '../../db/tables.ts';
 import { lockBriefly, lockByNumber } from './brief-locks.ts';
 import type { Database } from './database.ts';
 import { currentUser } from './expressions.ts';
@@ -28,6 +29,26 @@ const KEPT: Readonly<Record<string, readonly string[]>> = {
   operator_action: [
     ...['id', 'at', 'operator', 'action', 'subject', 'reason', 'key', 'transfer_id', 'detail', 'database_user'],
   ],
+};
+/** Of this release. Other tables in the schema need no rights. */
+const TABLES: Readonly<Record<keyof DB, true>> = {
+  account: true,
+  audit_result: true,
+  clawback: true,
+  feedback: true,
+  instance: true,
+  job: true,
+  job_segment: true,
+  operator_action: true,
+  paused_flow: true,
+  prepaid_nonce: true,
+  processor_list: true,
+  rate_window: true,
+  reconciler: true,
+  top_up: true,
+  transfer: true,
+  x402_payee: true,
+  x402_payment: true,
 };
 const READ_ONLY = ['schema_migration', 'schema_migration_lock'];
 /** Pruning locks rows, which needs the right to update one column. A trigger rejects real updates. */
@@ -91,7 +112,7 @@ const quoted = (name: string): string => `"${name.replaceAll('"', '""')}"`;
 const listOf = (columns: readonly { readonly name: string }[]): string =>
   columns.map(({ name }) => quoted(name)).join(', ');
 
-type Right = 'owns' | 'select' | 'insert' | 'update' | 'delete' | 'truncate' | 'chooseId';
+type Right = 'owns' | 'select' | 'insert' | 'update' | 'isFixed' | 'delete' | 'truncate' | 'chooseId';
 type TableRights = { readonly table: string } & Readonly<Record<Right, boolean>>;
 
 export async function readRoleRights(db: Database) {
@@ -105,16 +126,24 @@ export async function readRoleRights(db: Database) {
     })
     .where('rolname', '=', currentUser)
     .executeTakeFirstOrThrow();
+  const fixed = Object.entries(KEPT).flatMap(([table, columns]) => columns.map((column) => ({ table, column })));
+  const [fixedTables, fixedColumns] = [fixed.map(({ table }) => table), fixed.map(({ column }) => column)];
   const { rows: tables } = await sql<TableRights>`
     select relname as table, pg_has_role(relowner, 'usage') as owns, has_table_privilege(oid, 'select') as select,
            has_any_column_privilege(oid, 'insert') as insert, has_any_column_privilege(oid, 'update') as update,
+           not exists (select from pg_attribute where attrelid = pg_class.oid and attnum > 0 and not attisdropped
+                       and (relname, attname) not in (select * from unnest(${fixedTables}::name[], ${fixedColumns}::name[])))
+             as "isFixed",
            has_table_privilege(oid, 'delete') as delete, has_table_privilege(oid, 'truncate') as truncate,
            exists (select from pg_attribute where attrelid = pg_class.oid and attidentity <> ''
                    and has_column_privilege(attrelid, attnum, 'insert')) as "chooseId"
     from pg_class where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') order by relname`.execute(db);
   return {
     role,
-    missing: [...tables.flatMap(missingOf), ...(queue ? [] : ['use the schema graphile_worker'])],
+    missing: [
+      ...tables.filter(({ table }) => Object.hasOwn(TABLES, table)).flatMap(missingOf),
+      ...(queue ? [] : ['use the schema graphile_worker']),
+    ],
     /** A table's owner can disable its triggers. */
     mayDropGuards: superuser || tables.some(({ owns }) => owns),
     excess: tables.flatMap((rights) => [
@@ -126,12 +155,11 @@ export async function readRoleRights(db: Database) {
 }
 
 function missingOf({ table, ...can }: TableRights): string[] {
-  const isReadOnly = READ_ONLY.includes(table);
   return [
     ...(can.select ? [] : [`select from ${table}`]),
-    ...(can.insert || isReadOnly ? [] : [`insert into ${table}`]),
-    ...(can.update || isReadOnly || isKept(table) ? [] : [`update ${table}`]),
-    ...(can.delete || isReadOnly || isKept(table) ? [] : [`delete from ${table}`]),
+    ...(can.insert ? [] : [`insert into ${table}`]),
+    ...(can.update || can.isFixed ? [] : [`update ${table}`]),
+    ...(can.delete || isKept(table) ? [] : [`delete from ${table}`]),
   ];
 }
 

@@ -62,10 +62,11 @@ export function poolerFix(error: unknown): string | undefined {
 }
 
 /** What to do if the role of the connection lacks rights. */
+export const RIGHTS_FIX =
+  'Run npm run migrate as the owner of the tables, with the role of DATABASE_URL in DATABASE_APP_ROLE.';
+
 export const rightsFix = (error: unknown): string | undefined =>
-  error instanceof Error && codeOf(error) === '42501'
-    ? 'Run npm run migrate as the owner of the tables, with the role of DATABASE_URL in DATABASE_APP_ROLE.'
-    : undefined;
+  error instanceof Error && codeOf(error) === '42501' ? RIGHTS_FIX : undefined;
 
 export const faultOf = ({ message, code }: { message?: string; code?: string }): string | undefined =>
   message?.trim() || code;

@@ -1,7 +1,8 @@
 import { sql } from 'kysely';
 import { within } from '../lib/within.ts';
+import { readRoleRights } from './application-role.ts';
 import type { Database } from './database.ts';
-import { faultOf, isRefused, poolerFix, rightsFix } from './database-errors.ts';
+import { faultOf, isRefused, poolerFix, RIGHTS_FIX, rightsFix } from './database-errors.ts';
 import { pendingMigrations } from './migrate.ts';
 
 export type Readiness =
@@ -49,7 +50,10 @@ async function ask(db: Database, name: (db: Database) => Promise<unknown>): Prom
     await name(db);
     if (await isReadOnly(db)) return { outcome: 'unavailable', cause: 'it is read-only, such as a standby' };
     const pending = await pendingMigrations(db);
-    return pending.length === 0 ? { outcome: 'ready' } : { outcome: 'unmigrated', pending };
+    if (pending.length > 0) return { outcome: 'unmigrated', pending };
+    const { missing } = await readRoleRights(db);
+    if (missing.length === 0) return { outcome: 'ready' };
+    return { outcome: 'denied', cause: `the role can't ${missing.join(', ')}`, fix: RIGHTS_FIX };
   } catch (error) {
     const cause = error instanceof Error ? faultOf(error) : undefined;
     const fix =

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { test } from 'tap';
+import { grantApplicationRole } from '../../../src/db/application-role.ts';
 import { openDatabase } from '../../../src/db/database.ts';
 import { createAdminServer } from '../../../src/http/admin/admin-server.ts';
 import { Metrics } from '../../../src/observability/metrics.ts';
@@ -334,6 +335,42 @@ test('a read-only database and a role without rights are not ready, and name the
   const readOnly = await states(url);
   t.strictSame([readOnly.status, readOnly.samples], [503, [0, 0]]);
   t.equal(readOnly.checks.database, 'unavailable: it is read-only, such as a standby');
+});
+
+test('a role that lacks one right is not ready, and a table of others does not matter', async (t) => {
+  const { url } = await testDatabase(t);
+  const owner = openDatabase(url, { maxConnections: 1 });
+  const role = `speechgate_${randomUUID()}`;
+  const run = (statement: string) => sql.raw(statement.replaceAll('ROLE', `"${role}"`)).execute(owner);
+  await run("create role ROLE login password 'secret'");
+  t.teardown(async () => {
+    await run('drop owned by ROLE');
+    await run('drop role ROLE');
+    await owner.destroy();
+  });
+  await grantApplicationRole(owner, role);
+  const databaseUrl = Object.assign(new URL(url), { username: role, password: 'secret' }).href;
+  const { app } = await startGateway(t, {}, { databaseUrl });
+  const ready = async () => {
+    const { statusCode, body } = await app.admin.inject('/readyz');
+    return [statusCode, JSON.parse(body).checks.schema];
+  };
+  await run('create table of_others (id integer)');
+  t.strictSame(await ready(), [200, 'ok']);
+  for (const [right, table, can] of [
+    ['select', 'account', 'select from account'],
+    ['insert', 'rate_window', 'insert into rate_window'],
+    ['update', 'transfer', 'update transfer'],
+    ['delete', 'prepaid_nonce', 'delete from prepaid_nonce'],
+    ['usage', 'schema graphile_worker', 'use the schema graphile_worker'],
+  ] as const) {
+    await run(`revoke ${right} on ${table} from ROLE`);
+    const [status, schema] = await ready();
+    t.equal(status, 503);
+    t.match(schema, new RegExp(`^the role can't ${can}\\. Run npm run migrate as the owner`));
+    await grantApplicationRole(owner, role);
+    t.strictSame(await ready(), [200, 'ok']);
+  }
 });
 
 test('metrics tell whether the database answers and the service is ready', async (t) => {
