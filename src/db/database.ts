@@ -117,12 +117,31 @@ export const databaseOn = (pool: pg.Pool): Database => new Kysely<DB>({ dialect:
 
 export const openDatabase = (url: string, options: PoolOptions = {}): Database => databaseOn(openPool(url, options));
 
+type Connected = Parameters<pg.Pool['connect']>[0];
+
+/** graphile_worker 0.17 releases its listener twice if that fails during a stop. pg would throw, and end the process. */
+class QueuePool extends pg.Pool {
+  override connect(): Promise<pg.PoolClient>;
+  override connect(callback: Connected): void;
+  override connect(callback?: Connected): Promise<pg.PoolClient> | undefined {
+    if (!callback) return super.connect();
+    super.connect((error, client, release) => {
+      let isReleased = false;
+      callback(error, client, (broken) => {
+        if (!isReleased) release(broken);
+        isReleased = true;
+      });
+    });
+    return undefined;
+  }
+}
+
 /** A separate pool for graphile_worker, which reads int8 as text and keeps one connection for LISTEN. */
 export function openQueuePool(
   url: string,
   options: { maxConnections: number; statementTimeoutMs?: number; lockTimeoutMs?: number },
 ): pg.Pool {
-  const pool = new pg.Pool({
+  const pool = new QueuePool({
     ...boundsOf(url, options.statementTimeoutMs),
     max: options.maxConnections,
     Client: BoundedClient as never,

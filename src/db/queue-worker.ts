@@ -80,7 +80,7 @@ export class QueueWorker {
     while (!signal.aborted) {
       try {
         if (this.#queue === this.#unread) {
-          await this.#connections.query('select 1');
+          await this.#requireWrites();
           this.#closeQueue();
         }
         // A gateway that only serves requests doesn't load it.
@@ -96,6 +96,12 @@ export class QueueWorker {
       }
       await sleep(OPEN_AGAIN_MS, undefined, { signal }).catch(() => {});
     }
+  }
+
+  /** Otherwise each queue that opens would print the errors of all its workers. */
+  async #requireWrites(): Promise<void> {
+    const { rows } = await this.#connections.query("select current_setting('transaction_read_only') as value");
+    if (rows[0].value === 'on') throw new Error('the database is read-only, such as a standby');
   }
 
   /** Its running work ends by itself. */
