@@ -5,10 +5,8 @@ import type { LocalAccount } from 'viem';
 import type { Mode } from '../../test/support/stub-upstream.ts';
 import { decodeHeader, encodePayment, officialClient } from '../../test/support/x402.ts';
 import { type HangUp, type Heard, Line, type Sent } from '../soak/callers/line.ts';
-import type { Gathering } from './gathering.ts';
-import { nonceOf, type Plan } from './plans.ts';
-import type { Target } from './targets/target.ts';
-import { audioOf, type World } from './world.ts';
+import type { Target } from './targets.ts';
+import { audioOf, nonceOf, type Plan, type World } from './world.ts';
 
 /** Verification, speech and settlement together may take 50 seconds. */
 const HUNG_MS = 60_000;
@@ -97,8 +95,10 @@ export class Attempt {
     return payment;
   }
 
-  paid(what: Sent, payment: PaymentPayload | string): Sent {
-    const header = typeof payment === 'string' ? payment : encodePayment(payment);
+  /** The request with a payment, or with a header that may be none. */
+  paid(what: Sent, payment: PaymentPayload | string | readonly string[]): Sent {
+    const isHeader = typeof payment === 'string' || Array.isArray(payment);
+    const header = isHeader ? (payment as string) : encodePayment(payment);
     const paid = { ...what, headers: { ...what.headers, 'payment-signature': header } };
     this.usage.add(paid);
     return paid;
@@ -145,3 +145,29 @@ export class Attempt {
 /** 409: the first request still runs or its outcome is unknown. 429 and 5xx: the client may retry. */
 const isFinal = (answer: Heard): boolean =>
   answer.hasHungUp || (answer.isWhole && answer.status !== 409 && answer.status !== 429 && answer.status < 500);
+
+/** A barrier: tries wait at one point until `happen` has acted on all of them at once. */
+export class Gathering {
+  readonly #expected: number;
+  readonly #arrived = new Set<unknown>();
+  #begin: () => void = () => {};
+  readonly #happened: Promise<unknown>;
+
+  /** @param expected number of tries that have to arrive */
+  constructor(expected: number, happen: () => Promise<unknown>) {
+    this.#expected = expected;
+    this.#happened = new Promise<void>((resolve) => {
+      this.#begin = resolve;
+    }).then(happen);
+    // `arrive` still rejects.
+    this.#happened.catch(() => {});
+  }
+
+  /** Resolves after `happen`. A repeated arrival counts once. @param timeoutMs how long to wait for missing tries */
+  async arrive(who: unknown, timeoutMs = 8_000): Promise<void> {
+    if (this.#arrived.size === 0) void sleep(timeoutMs).then(this.#begin);
+    this.#arrived.add(who);
+    if (this.#arrived.size >= this.#expected) this.#begin();
+    await this.#happened;
+  }
+}

@@ -10,7 +10,6 @@ export const PRICE_MICRO_USD = BigInt(TEXT.length) * 18n;
 /** Length of the audio: 64 frames. */
 export const AUDIO_BYTES = 64 * MP3_FRAME_BYTES;
 export const CONCURRENCY = 16;
-export const LONG_JOB_CHARACTERS = 100_000;
 
 /** Number of card accounts, and of wallets. So many that concurrent requests rarely share one. */
 export const ACCOUNTS = 1_000;

@@ -21,7 +21,7 @@ import { MP3_FRAME_BYTES } from '../../test/support/silent-audio.ts';
 import { body, resetInBody, silentMp3, testUpstream } from '../../test/support/stub-upstream.ts';
 import { temporaryFolder } from '../../test/support/temporary-folder.ts';
 import { until } from '../../test/support/until.ts';
-import { accepts } from '../bench/targets/program.ts';
+import { accepts } from '../bench/programs.ts';
 
 const HELLO = 'Hello world';
 const FRAMES = 400;

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { t, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
-import { sizesFor } from '../../lab/bench/growth/fill/sizes.ts';
-import { filledCards, fillLedger } from '../../lab/bench/growth/fill-ledger.ts';
+import { filledCards, fillLedger, sizesFor } from '../../lab/bench/fill-ledger.ts';
 import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { pruneNonces } from '../../src/ledger/wallet-holds.ts';
@@ -47,7 +46,7 @@ const filled = await testDatabase(t);
 test('the large test ledger passes the audit', { skip }, async (t) => {
   const owner = openDatabase(filled.url, { maxConnections: 2, statementTimeoutMs: 0 });
   t.teardown(() => owner.destroy());
-  await fillLedger(owner, SIZES, { known: { wallets: [prepaid.address.toLowerCase()] } });
+  await fillLedger(owner, SIZES, { wallets: [prepaid.address.toLowerCase()] });
   t.strictSame(await audit(owner), []);
 });
 

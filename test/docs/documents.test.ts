@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { test } from 'tap';
-import { ATTACKS } from '../../lab/attacks/attacks/all.ts';
+import { ATTACKS } from '../../lab/attacks/attacks.ts';
 import { type Config, readConfig } from '../../src/config/config.ts';
 import { SECRETS } from '../../src/config/settings-reader.ts';
 import { MAX_TEXT_LENGTH } from '../../src/config/speech-limits.ts';

@@ -20,12 +20,11 @@ const GUESSING_ADDRESSES = 50;
 
 let payers: ReturnType<typeof signers> | undefined;
 
-function signers() {
-  return wallets().map((wallet) => ({
+const signers = () =>
+  wallets().map((wallet) => ({
     ...wallet,
     prepaid: prepaidSigner(wallet.address, `0x${Buffer.from(wallet.key).toString('hex')}`, PREPAID_DOMAIN),
   }));
-}
 
 /** Each signed request can be sent only once. */
 export const isSigned = ({ payment }: Plan): boolean => payment.by === 'prepaid' || payment.by === 'direct';

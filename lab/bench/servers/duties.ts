@@ -34,7 +34,7 @@ import { openPayments } from '../../../src/payments/x402/resolver.ts';
 import { isSignedByPayer } from '../../../src/payments/x402/transfer-proof.ts';
 import { placeOrder, utteranceOf } from '../../../src/speech/order.ts';
 import { openAudioStore } from '../../../src/speech/store/open-store.ts';
-import { AUDIO, CONTRACT, DUTIES, type Duty, type DutyFlow, LEDGER, ORDER, PAYMENT_HEADER } from '../duties/duties.ts';
+import { AUDIO, CONTRACT, DUTIES, type Duty, type DutyFlow, LEDGER, ORDER, PAYMENT_HEADER } from '../duties.ts';
 import { addFloorRoutes, type FloorAnswer, sellByCard, sellInUsdc, synthesize, wholeAudio } from './floor-money.ts';
 
 // The floor of one flow with some of the gateway's duties (DUTIES), each done by the gateway's own code.

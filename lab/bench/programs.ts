@@ -4,33 +4,25 @@ import { open, readFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
-import { projectFile } from '../../../test/support/project.ts';
-
-export const PROJECT = fileURLToPath(projectFile(''));
+import { PROJECT } from '../../test/support/project.ts';
 
 const TIMEOUT_MS = 60_000;
 const POLL_MS = 20;
 
 export interface Program {
   readonly name: string;
-  readonly command?: string;
+  readonly command: string;
   readonly args: readonly string[];
   /** The complete environment, except PATH and HOME. */
   readonly env?: Readonly<Record<string, string>>;
-  /** Folder of the output file, which has the program's name. */
+  /** Folder of the output file, which has the program's name: a pipe would cost CPU. */
   readonly folder: string;
-  /** Default: the Node.js binary of this process. */
-  readonly node?: string;
 }
 
 export interface Running {
-  readonly name: string;
   readonly pid: number;
-  send(message: object): void;
-  /** Sends a message and waits for the next one. @throws when the process exits first */
-  ask<Answer>(message: object): Promise<Answer>;
-  told<Answer>(): Promise<Answer>;
+  /** Sends a message, if there is one, and waits for the next one. @throws when the process exits first */
+  ask<Answer>(message?: object): Promise<Answer>;
   /** The end of its output. */
   lastOutput(): Promise<string>;
   /** Resolves when it accepts connections. */
@@ -40,16 +32,9 @@ export interface Running {
 }
 
 /** The compiled form of a program of `lab/`. */
-export const compiled = (path: string): string[] => [join(PROJECT, 'build', path.replace(/ts$/, 'js'))];
+export const compiled = (path: string): string => join(PROJECT, 'build', path.replace(/ts$/, 'js'));
 
-export async function startProgram({
-  name,
-  args,
-  env = {},
-  folder,
-  node = process.execPath,
-  command = node,
-}: Program): Promise<Running> {
+export async function startProgram({ name, command, args, env = {}, folder }: Program): Promise<Running> {
   const logFile = join(folder, `${name}.log`);
   const log = await open(logFile, 'w');
   const child = spawn(command, args, {
@@ -61,32 +46,20 @@ export async function startProgram({
   await log.close();
   const isRunning = () => child.exitCode === null && child.signalCode === null;
   const lastOutput = async () => (await readFile(logFile, 'utf8')).slice(-2000);
-  const failure = async () => new Error(`${name} has ended:\n${await lastOutput()}`);
-  const told = async <Answer>(): Promise<Answer> => {
-    const [answer] = await Promise.race([
-      once(child, 'message'),
-      ended.then(async () => {
-        throw await failure();
-      }),
-    ]);
-    return answer as Answer;
+  const fail = async (what: string) => {
+    throw new Error(`${name} ${what}:\n${await lastOutput()}`);
   };
-
   return {
-    name,
-    pid: child.pid as number,
-    ...{ told, lastOutput },
-    send: (message) => {
-      child.send(message);
-    },
-    ask: (message) => {
-      child.send(message);
-      return told();
+    ...{ pid: child.pid as number, lastOutput },
+    ask: async (message) => {
+      if (message) child.send(message);
+      const [answer] = await Promise.race([once(child, 'message'), ended.then(() => fail('has ended'))]);
+      return answer;
     },
     listens: async (port) => {
       for (const deadline = performance.now() + TIMEOUT_MS; !(await accepts(port)); await sleep(POLL_MS)) {
-        if (!isRunning()) throw await failure();
-        if (performance.now() > deadline) throw new Error(`${name} does not listen; see ${logFile}`);
+        if (!isRunning()) await fail('has ended');
+        if (performance.now() > deadline) await fail('does not listen');
       }
     },
     stop: async () => {
