@@ -7,7 +7,7 @@ import { PROJECT } from '../test/support/project.ts';
 /** Rows of cells. The first row is the header. */
 export type Cells = readonly (readonly string[])[];
 
-const NUMBER = /^([+−]?[\d.,]+(x|%| \(.*\))?)?$/;
+const NUMBER = /^([+−-]?[\d.,]+x?( %)?( \(.*\))?)?$/;
 const [BEGIN, END] = ['<!-- measured: begin -->', '<!-- measured: end -->'];
 
 /** Shows progress beside the figures, with the seconds since the start. */

@@ -1,11 +1,12 @@
 import { sql } from 'kysely';
 import type { Cells } from '../figures.ts';
 import type { PartResult } from './load/main.ts';
-import { AT_ONCE, type Manner } from './servers/upstream.ts';
+import type { Manner } from './servers/main.ts';
 import type { Setup } from './setup.ts';
 import { quantile, spread, verdict } from './statistics.ts';
 import { eventLoopP99Ms, readMetrics } from './targets.ts';
 import { interleave, type Prepared } from './throughput.ts';
+import { AT_ONCE } from './world.ts';
 
 export interface LatencyPace {
   readonly rounds: number;

@@ -7,8 +7,7 @@ import type { FillSizes } from './fill-ledger.ts';
 import type { Load, LoadResult, Outcome } from './load/main.ts';
 import { compiled, type Running, startProgram } from './programs.ts';
 import type { Row, TargetName } from './rows.ts';
-import type { StubPorts } from './servers/main.ts';
-import type { Manner } from './servers/upstream.ts';
+import type { Manner, StubPorts } from './servers/main.ts';
 import { startTarget, type Target, type Tuning } from './targets.ts';
 
 /** /tmp may be in memory, but commits have to wait for a real disk. */

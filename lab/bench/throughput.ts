@@ -3,11 +3,11 @@ import type { Expected } from './load/connection.ts';
 import type { LoadResult, PartResult } from './load/main.ts';
 import { isSigned, type Plan } from './load/requests.ts';
 import { planOf, type Row } from './rows.ts';
-import { AT_ONCE } from './servers/upstream.ts';
+
 import type { Setup } from './setup.ts';
 import { mebibytes, quantile, type Spread, spread, verdict, wholeSpread } from './statistics.ts';
 import { eventLoopP99Ms, readMetrics } from './targets.ts';
-import { AUDIO_BYTES, CONCURRENCY } from './world.ts';
+import { AT_ONCE, AUDIO_BYTES, CONCURRENCY } from './world.ts';
 
 /** A row whose target has compiled its hot code. */
 export interface Prepared {

@@ -27,3 +27,6 @@ export const wallets = (): KeyedWallet[] =>
   Array.from({ length: ACCOUNTS }, (_, index) =>
     keyedWallet(createHash('sha256').update(`wallet ${index} of the benchmark`).digest()),
   );
+
+/** How the upstream speaks, unless a row measures its latency. */
+export const AT_ONCE = { delayMs: 0, pieces: 1, pieceMs: 0 };

@@ -26,18 +26,9 @@ const sell = (textOf) => async (request, response) => {
   request.isSpoken = true;
   response.type('audio/mpeg').send(audio);
 };
-app.post(
-  '/x402/tts',
-  sell(({ body }) => textIn(body)),
-);
-app.post(
-  '/x402/other',
-  sell(({ body }) => textIn(body)),
-);
-app.get(
-  '/x402/tts',
-  sell(({ query }) => query.text),
-);
+const byPost = sell(({ body }) => textIn(body));
+const byGet = sell(({ query }) => query.text);
+app.post('/x402/tts', byPost).post('/x402/other', byPost).get('/x402/tts', byGet);
 app.use((_error, _request, response, _next) => {
   response.status(502).json({ error: 'speech failed' });
 });

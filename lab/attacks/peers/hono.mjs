@@ -26,13 +26,9 @@ const sell = (textOf) => async (c) => {
   c.set('isSpoken', true);
   return c.body(audio, 200, AUDIO);
 };
-const fromBody = async (request) => textIn(Buffer.from(await request.arrayBuffer()));
-app.post('/x402/tts', sell(fromBody));
-app.post('/x402/other', sell(fromBody));
-app.get(
-  '/x402/tts',
-  sell((request) => request.query('text')),
-);
+const byPost = sell(async (request) => textIn(Buffer.from(await request.arrayBuffer())));
+const byGet = sell((request) => request.query('text'));
+app.post('/x402/tts', byPost).post('/x402/other', byPost).get('/x402/tts', byGet);
 app.onError((_error, c) => c.json({ error: 'speech failed' }, 502));
 
 serve({ fetch: app.fetch, hostname: '127.0.0.1', port: Number(process.env.PORT) }, () => console.log('listens'));

@@ -12,23 +12,18 @@ mkdirSync(FOLDER, { recursive: true });
 /** Requests under way, by their identifiers. */
 const reserved = new Map();
 
-const identifierOf = (payment) => {
+function attempt(read) {
   try {
-    return extractPaymentIdentifier(payment) ?? undefined;
-  } catch {
-    return undefined;
-  }
-};
-
-const fileOf = (identifier) => join(FOLDER, createHash('sha256').update(identifier).digest('hex'));
-
-function paymentIn(header) {
-  try {
-    return JSON.parse(Buffer.from(header, 'base64').toString());
+    return read() ?? undefined;
   } catch {
     return undefined;
   }
 }
+
+const identifierOf = (payment) => attempt(() => extractPaymentIdentifier(payment));
+const paymentIn = (header) => attempt(() => JSON.parse(Buffer.from(header, 'base64').toString()));
+const hash = (...parts) => parts.reduce((sum, part) => sum.update(part), createHash('sha256')).digest('hex');
+const fileOf = (identifier) => join(FOLDER, hash(identifier));
 
 /**
  * What the x402 project's example of the extension payment-identifier does: the audio of a settled payment is kept by
@@ -41,8 +36,7 @@ export function begin({ method, url, body, header }) {
   const payment = header === undefined ? undefined : paymentIn(header);
   const identifier = payment && identifierOf(payment);
   if (!identifier) return {};
-  const told = JSON.stringify([method, url, payment.accepted, payment.payload]);
-  const fingerprint = createHash('sha256').update(told).update(body).digest('hex');
+  const fingerprint = hash(JSON.stringify([method, url, payment.accepted, payment.payload]), body);
   const file = fileOf(identifier);
   if (existsSync(file)) {
     const kept = JSON.parse(readFileSync(file, 'utf8'));
@@ -56,22 +50,22 @@ export function begin({ method, url, body, header }) {
 
 /** Has the resource server keep what it has settled, and give up what came to nothing. */
 export function keepIn(resourceServer) {
-  const release = ({ paymentPayload }) => {
+  const release = async ({ paymentPayload }) => {
     reserved.delete(identifierOf(paymentPayload));
   };
   return resourceServer
     .onAfterVerify(async (context) => {
-      if (!context.result.isValid) release(context);
+      if (!context.result.isValid) await release(context);
     })
-    .onVerifyFailure(async (context) => release(context))
-    .onVerifiedPaymentCanceled(async (context) => release(context))
-    .onAfterSettle(async ({ paymentPayload, transportContext }) => {
-      const identifier = identifierOf(paymentPayload);
+    .onVerifyFailure(release)
+    .onVerifiedPaymentCanceled(release)
+    .onAfterSettle(async (context) => {
+      const identifier = identifierOf(context.paymentPayload);
       const reservation = identifier && reserved.get(identifier);
       if (!reservation) return;
-      const audio = transportContext.responseBody.toString('base64');
+      const audio = context.transportContext.responseBody.toString('base64');
       writeFileSync(fileOf(identifier), JSON.stringify({ fingerprint: reservation.fingerprint, audio }));
-      reserved.delete(identifier);
+      await release(context);
     });
 }
 

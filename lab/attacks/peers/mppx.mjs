@@ -32,24 +32,9 @@ const sell = (textOf) => async (request, response) => {
   if (text === undefined) return response.status(400).json({ error: 'no text' });
   response.type('audio/mpeg').send(await speak(text));
 };
-const body = express.raw({ type: () => true });
-app.post(
-  '/x402/tts',
-  charge,
-  body,
-  sell(({ body }) => textIn(body)),
-);
-app.post(
-  '/x402/other',
-  charge,
-  body,
-  sell(({ body }) => textIn(body)),
-);
-app.get(
-  '/x402/tts',
-  charge,
-  sell(({ query }) => query.text),
-);
+const byPost = [charge, express.raw({ type: () => true }), sell(({ body }) => textIn(body))];
+const byGet = sell(({ query }) => query.text);
+app.post('/x402/tts', byPost).post('/x402/other', byPost).get('/x402/tts', charge, byGet);
 app.use((_error, _request, response, _next) => {
   response.status(502).json({ error: 'failed' });
 });

@@ -13,10 +13,8 @@ export async function speak(text) {
     body: JSON.stringify({ model: 'tts-1', voice: 'alloy', input: text, response_format: 'mp3' }),
   });
   const audio = Buffer.from(await body.arrayBuffer());
-  if (statusCode !== 200) throw new Error(`the upstream answered ${statusCode}`);
-  if (!headers['content-type']?.startsWith('audio/') || audio.length === 0)
-    throw new Error('the upstream sent no audio');
-  return audio;
+  if (statusCode === 200 && headers['content-type']?.startsWith('audio/') && audio.length > 0) return audio;
+  throw new Error(`the upstream answered ${statusCode} without audio`);
 }
 
 /** The text of a request's body; undefined when there is none. */

@@ -39,16 +39,18 @@ await durable.query(`
   create table payment (id uuid primary key, identifier text not null unique, payer text not null, nonce text not null,
                               hash bytea not null, state text not null, place bigint, transaction text, unique (payer, nonce))`);
 
-/** Statements on rows of arrays, each of which returns the ids that it changed. */
+/** A statement on the columns of its items, which returns the ids that it changed. */
 function grouped<Item extends { readonly id: string }>(
   pool: pg.Pool,
-  query: { readonly name: string; readonly text: string },
-  columns: readonly ((item: Item) => unknown)[],
+  name: string,
+  columns: readonly (keyof Item)[],
+  text: string,
   groupWithinMs?: number,
 ) {
   return new GroupedStatement<Item, boolean>({
     run: async (items) => {
-      const { rows } = await pool.query({ ...query, values: columns.map((column) => items.map(column)) });
+      const values = columns.map((column) => items.map((item) => item[column]));
+      const { rows } = await pool.query({ name, text, values });
       const ids = new Set(rows.map(({ id }) => id));
       return items.map(({ id }) => ids.has(id));
     },
@@ -65,9 +67,9 @@ interface Hold {
 
 const holds = grouped<Hold>(
   lazy,
-  {
-    name: 'hold',
-    text: `
+  'hold',
+  ['id', 'account', 'nonce'],
+  `
       with asked as (
         select * from unnest($1::uuid[], $2::text[], $3::text[]) as asked (id, account, nonce)
       ), payer as materialized (
@@ -83,17 +85,13 @@ const holds = grouped<Hold>(
         from (select account, count(*) from hold group by account) due where key = due.account
       )
       select id from hold`,
-  },
-  [({ id }) => id, ({ account }) => account, ({ nonce }) => nonce],
 );
 
 const captures = grouped<Hold>(
   durable,
-  {
-    name: 'capture',
-    text: `update hold set state = 'posted' where id = any($1::uuid[]) and state = 'pending' returning id`,
-  },
-  [({ id }) => id],
+  'capture',
+  ['id'],
+  `update hold set state = 'posted' where id = any($1::uuid[]) and state = 'pending' returning id`,
   CAPTURE_WITHIN_MS,
 );
 
@@ -109,37 +107,31 @@ interface Payment {
 
 const reservations = grouped<Payment>(
   lazy,
-  {
-    name: 'reserve',
-    text: `
+  'reserve',
+  ['id', 'identifier', 'payer', 'nonce', 'hash'],
+  `
       insert into payment select *, 'reserved' from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bytea[])
       on conflict do nothing returning id`,
-  },
-  [({ id }) => id, ({ identifier }) => identifier, ({ payer }) => payer, ({ nonce }) => nonce, ({ hash }) => hash],
 );
 
 const settlings = grouped<Payment>(
   durable,
-  {
-    name: 'settling',
-    text: `
+  'settling',
+  ['id', 'place'],
+  `
       update payment set state = 'settling', place = asked.place
       from unnest($1::uuid[], $2::bigint[]) as asked (id, place)
       where payment.id = asked.id and state = 'reserved' returning payment.id`,
-  },
-  [({ id }) => id, ({ place }) => place],
 );
 
 const settlements = grouped<Payment>(
   lazy,
-  {
-    name: 'settled',
-    text: `
+  'settled',
+  ['id', 'transaction'],
+  `
       update payment set state = 'settled', transaction = asked.transaction
       from unnest($1::uuid[], $2::text[]) as asked (id, transaction)
       where payment.id = asked.id and state = 'settling' returning payment.id`,
-  },
-  [({ id }) => id, ({ transaction }) => transaction],
 );
 
 const segment = await open(join(FOLDER as string, `${SCHEMA}-audio`), 'w');
