@@ -20,7 +20,10 @@ else if (drills.includes(name)) {
   process.exitCode = 2;
 }
 
+/** A signal goes to the program, which then ends what it has started. */
 async function run(...args: string[]): Promise<number> {
-  const [code] = await once(spawn(process.execPath, args, { stdio: 'inherit' }), 'close');
+  const child = spawn(process.execPath, args, { stdio: 'inherit' });
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => child.kill(signal));
+  const [code] = await once(child, 'close');
   return code ?? 1;
 }

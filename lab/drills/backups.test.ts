@@ -3,17 +3,20 @@
  * a processor and a chain that know more than the database that was restored.
  */
 import assert from 'node:assert/strict';
-import { writeFile } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { sql } from 'kysely';
-import { test } from 'tap';
+import { type Test, test } from 'tap';
 import type { Address, LocalAccount } from 'viem';
 import { openDatabase } from '../../src/db/database.ts';
+import { migrate } from '../../src/db/migrate.ts';
 import { formatUsd } from '../../src/lib/money.ts';
 import { usdCoinAbi } from '../../src/sandbox/chain/fund.ts';
+import { freePort } from '../../src/sandbox/free-port.ts';
 import { booksClosed } from '../../test/support/books.ts';
 import { included, testChain, wallet } from '../../test/support/chain.ts';
 import { testCheckout } from '../../test/support/checkout.ts';
+import { type Child, startCommand } from '../../test/support/child.ts';
 import {
   DEPOSIT_PATH,
   depositOf,
@@ -25,15 +28,26 @@ import {
 } from '../../test/support/deposit.ts';
 import { blocksOf, run, shell } from '../../test/support/documentation.ts';
 import type { Gateway, Reply } from '../../test/support/gateway.ts';
+import { missingProgram } from '../../test/support/missing-program.ts';
 import { domainOf, HELLO, TTS, withCredential } from '../../test/support/prepaid.ts';
 import { PROJECT } from '../../test/support/project.ts';
 import { mp3 } from '../../test/support/stub-upstream.ts';
 import { temporaryFolder } from '../../test/support/temporary-folder.ts';
 import { until } from '../../test/support/until.ts';
 import { PRICE, payFor, startX402Gateway, withPayment } from '../../test/support/x402.ts';
-import { startDebianPostgres, withoutPostgres } from './debian-postgres.ts';
 
 const { skip, chain } = await testChain();
+/** Where Debian has PostgreSQL's server programs, which it puts into no path. */
+const BIN = '/usr/lib/postgresql/15/bin';
+
+/** Why tests with PostgreSQL's own programs are skipped; false where they are installed. */
+const withoutPostgres: string | false =
+  missingProgram(join(BIN, 'pg_basebackup'), '--version') ??
+  missingProgram(join(BIN, 'postgres'), '--version') ??
+  false;
+
+/** PostgreSQL refuses to run as root. */
+const AS_NOBODY = process.getuid?.() === 0 ? ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', '--'] : [];
 const BACKUPS = '/var/backups/speechgate';
 const RESTORED = '/var/lib/postgresql/restored';
 /** Can be a deposit, and the price of 3000 characters of the dearer model too. */
@@ -268,3 +282,37 @@ const sendUsdc = (from: LocalAccount, to: Address, amount: bigint) =>
       args: [to, amount],
     }),
   );
+
+/** Debian's server with these settings beside its defaults, in a folder of its own, with a database of the service. */
+async function startDebianPostgres(t: Test, settings: (folder: string) => string) {
+  const folder = await temporaryFolder(t);
+  const data = join(folder, 'data');
+  await startCommand(
+    t,
+    ['chown', AS_NOBODY.length > 0 ? '65534:65534' : String(process.getuid?.()), folder],
+    {},
+  ).ended();
+  /** Runs a command of a shell as the one who runs the server; tells what it has printed. */
+  const run = async (command: string, env: Record<string, string> = {}): Promise<string> => {
+    const path = `${BIN}:${process.env.PATH}`;
+    const child: Child = startCommand(t, [...AS_NOBODY, 'sh', '-euc', command], {
+      cwd: '/',
+      env: { LC_ALL: 'C', ...env, PATH: path },
+    });
+    const code = await child.ended();
+    if (code !== 0) throw new Error(`${command}\nended with ${code}:\n${child.output()}`);
+    return child.output();
+  };
+  t.teardown(() => run(`for data in ${folder}/*; do pg_ctl --pgdata="$data" --mode=immediate stop || true; done`));
+  const port = await freePort();
+  await run(`initdb --pgdata=${data} --username=speechgate --auth=trust --no-sync`);
+  const own = [`port = ${port}`, "listen_addresses = '127.0.0.1'", "unix_socket_directories = ''", 'fsync = off'];
+  await mkdir(data, { recursive: true });
+  await writeFile(join(data, 'speechgate.conf'), `${[...own, settings(folder)].join('\n')}\n`, { mode: 0o644 });
+  await run(`echo "include 'speechgate.conf'" >> ${data}/postgresql.conf`);
+  await run(`pg_ctl --pgdata=${data} --log=${folder}/log --wait start`);
+  const url = `postgres://speechgate@127.0.0.1:${port}/speechgate`;
+  await run(`createdb --host=127.0.0.1 --port=${port} --username=speechgate speechgate`);
+  await migrate(url);
+  return { folder, data, url, run };
+}

@@ -1,109 +1,125 @@
-/** What docs/operate.md says of replicas behind HAProxy is done here with its configuration and its commands. */
+/**
+ * What docs/operate.md says of replicas behind HAProxy is done here with its configuration and its commands, under callers
+ * of every flow: no request fails, and the books are right.
+ */
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type Test, test } from 'tap';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { type Child, startChild, startCommand } from '../../test/support/child.ts';
+import { testDatabase } from '../../test/support/database.ts';
 import { blocksOf, run } from '../../test/support/documentation.ts';
-import { send } from '../../test/support/gateway.ts';
-import { severalSettings } from '../../test/support/several-processes.ts';
+import { missingProgram } from '../../test/support/missing-program.ts';
 import { temporaryFolder } from '../../test/support/temporary-folder.ts';
 import { until } from '../../test/support/until.ts';
-import { speaksToHaproxy, withoutHaproxy } from './haproxy.ts';
+import type { Observe } from '../soak/callers/line.ts';
+import { runCallers } from '../soak/run.ts';
+import { openOutside } from '../soak/world/outside.ts';
 
-const LISTENS = /listens on/;
+const withoutHaproxy = missingProgram('haproxy', '-v') ?? missingProgram('socat', '-V') ?? false;
 const SOCKET = '/run/haproxy.sock';
 /** As ops/settings.env.example has it. */
 const DRAIN_MS = '3000';
-const DOCUMENTED_PORTS = ['8080', '8081', '8082', '9081', '9082'] as const;
-type DocumentedPort = (typeof DOCUMENTED_PORTS)[number];
+const DOCUMENTED_PORTS = ['8080', '8081', '8082', '9081', '9082'];
+const BETWEEN_MS = 500;
+const CALLERS = 12;
 
-test('docs/operate.md: a rolling restart behind HAProxy fails no request', {
-  skip: withoutHaproxy,
-}, async (t) => {
+type Name = 'one' | 'two' | 'worker';
+const PARTS: Readonly<Record<Name, { args: string[]; env: Record<string, string>; ports?: [string, string] }>> = {
+  one: { args: ['--role=web'], env: { WEB_CONCURRENCY: '2' }, ports: ['8081', '9081'] },
+  two: { args: ['--role=web'], env: {}, ports: ['8082', '9082'] },
+  worker: { args: ['--role=worker'], env: {} },
+};
+
+test('docs/operate.md: a rolling restart behind HAProxy fails no request', { skip: withoutHaproxy }, async (t) => {
   const page = await startPage(t);
-  await Promise.all([page.start('one'), page.start('two')]);
+  await Promise.all([page.start('one'), page.start('two'), page.start('worker')]);
   const proxy = startCommand(t, ['haproxy', '-f', page.configuration], {});
-  await until(async () => (await answer(page.url)) === 200);
+  await until(async () => (await fetch(page.url).catch(() => undefined))?.status === 200);
 
-  const answers: (number | string)[] = [];
-  let isOver = false;
-  t.teardown(() => {
-    isOver = true;
-  });
-  const callers = Array.from({ length: 4 }, async () => {
-    while (!isOver) answers.push(await answer(page.url));
-  });
-  await restart(t, page, 'one');
-  const before = answers.length;
-  await restart(t, page, 'two');
-  const after = answers.length;
-  await learnOfStop(t, page);
-  isOver = true;
-  await Promise.all(callers);
-  t.ok(before > 0 && after > before && answers.length > after, 'there were requests at each stop');
-  t.strictSame(new Set(answers), new Set([200]));
+  let answered = 0;
+  const failures: string[] = [];
+  const observe: Observe = ({ path }, { status, isWhole }) => {
+    answered += 1;
+    if (!isWhole || status >= 500) failures.push(`${path}: ${status}`);
+  };
+  const breakParts = async () => {
+    for (const work of [
+      () => restart(t, page, 'one'),
+      () => restart(t, page, 'two'),
+      async () => {
+        assert.equal(await page.running.get('worker')?.stop(), 0);
+        await page.start('worker');
+      },
+      () => learnOfStop(t, page),
+    ]) {
+      const before = answered;
+      await sleep(BETWEEN_MS);
+      await work();
+      t.ok(answered > before, 'there were requests');
+    }
+    return [];
+  };
+  const { verdict } = await runCallers(t, page.service, { seed: page.url, callers: CALLERS, observe, breakParts });
+  console.error(`${answered} requests`);
+  t.strictSame(failures, []);
+  t.ok(
+    verdict.ends.some(({ flow, ended }) => flow === 'job' && ended === 'served'),
+    'the worker had something to do',
+  );
+  t.strictSame(verdict.contradictions, []);
   t.equal(await proxy.stop('SIGUSR1'), 0, proxy.output());
 });
 
-type Name = 'one' | 'two';
-
-interface Page {
-  /** Where callers come in. */
-  readonly url: string;
-  /** The file that HAProxy reads. */
-  readonly configuration: string;
-  readonly folder: string;
-  readonly running: Map<Name, Child>;
-  /** Starts the gateway of this name; resolves when its /readyz answers 200. */
-  start(name: Name): Promise<void>;
-  /** What the page has at another port or path of this test. */
-  here(text: string): string;
-}
+type Page = Awaited<ReturnType<typeof startPage>>;
 
 /** The page's example, at ports that are free, in a folder of its own. */
-async function startPage(t: Test): Promise<Page> {
+async function startPage(t: Test) {
   const folder = await temporaryFolder(t);
-  const free = {} as Record<DocumentedPort, string>;
-  for (const port of DOCUMENTED_PORTS) free[port] = String(await freePort());
+  const ports = new Map<string, string>();
+  for (const port of DOCUMENTED_PORTS) ports.set(port, String(await freePort()));
+  /** What the page has at another port or path of this test. */
   const here = (text: string): string =>
     text
       .replaceAll(SOCKET, join(folder, 'haproxy.sock'))
-      .replace(/\b[89]08[012]\b/g, (port) => free[port as DocumentedPort]);
+      .replace(/\b[89]08[012]\b/g, (port) => ports.get(port) as string);
   const configuration = join(folder, 'haproxy.cfg');
   await writeFile(configuration, here(await readFile('ops/haproxy.cfg', 'utf8')));
 
-  const url = `http://127.0.0.1:${free['8080']}`;
-  const { env } = await severalSettings(t, {
-    WEB_CONCURRENCY: '1',
-    BASE_URL: url,
-    TRUST_PROXY: '127.0.0.1',
-    STOP_DRAIN_MS: DRAIN_MS,
-    // All calls come from one address.
-    EDGE_RATE_LIMIT_MAX: '1000000',
-  });
+  const url = here('http://127.0.0.1:8080');
+  const outside = await openOutside(t, folder);
+  const { url: databaseUrl } = await testDatabase(t);
+  const env = {
+    ...{ ...outside.settings(true), DATABASE_URL: databaseUrl, BASE_URL: url, TRUST_PROXY: '127.0.0.1' },
+    ...{ STOP_DRAIN_MS: DRAIN_MS, SPEECH_TIMEOUT_MS: '5000', RECONCILE_INTERVAL_MS: '1000' },
+  };
+  const origin = () => url;
+  const service = { ...outside.service, gateways: [origin, origin] as const, databaseUrl, env };
   const running = new Map<Name, Child>();
-  const ports = { one: [free['8081'], free['9081']], two: [free['8082'], free['9082']] } as const;
+  /** Resolves when its /readyz answers 200. */
   const start = async (name: Name) => {
-    const [PORT, ADMIN_PORT] = ports[name];
-    const child = startChild(t, 'src/main.ts', { ...env, PORT, ADMIN_PORT });
-    await child.printed(LISTENS);
+    const { args, env: own, ports = ['0', '0'] } = PARTS[name];
+    const [PORT, ADMIN_PORT] = name === 'worker' ? ['0', String(await freePort())] : ports.map(here);
+    const listening = { PORT: String(PORT), ADMIN_PORT: String(ADMIN_PORT) };
+    const child = startChild(t, 'src/main.ts', { ...env, ...own, ...listening }, args);
+    await child.printed(/listens on|runs jobs/);
     await until(async () => (await fetch(`http://127.0.0.1:${ADMIN_PORT}/readyz`)).status === 200);
     running.set(name, child);
   };
-  return { url, configuration, folder, running, start, here };
+  return { url, configuration, folder, running, start, here, service };
 }
 
 /** Follows the page: drain, stop and start, ready. */
 async function restart(t: Test, page: Page, name: Name): Promise<void> {
   const blocks = await blocksOf('docs/operate.md');
-  const block = blocks.find(({ code }) => speaksToHaproxy(code))?.code ?? assert.fail('the page has no commands');
+  const block = blocks.find(({ code }) => code.includes('socat stdio'))?.code;
   const commands = page
-    .here(block)
+    .here(block ?? assert.fail('the page has no commands'))
     .replace(/(?<=gateways[/,])one/g, name)
     .split('\n');
-  const [drain = '', ...ready] = commands.filter(speaksToHaproxy);
+  const [drain = '', ...ready] = commands.filter((command) => command.includes('socat stdio'));
   await run(t, page.folder, drain);
   assert.equal(await page.running.get(name)?.stop(), 0);
   await page.start(name);
@@ -122,6 +138,3 @@ async function learnOfStop(t: Test, page: Page): Promise<void> {
   assert.equal(code, undefined, 'it goes on until HAProxy knows');
   assert.equal(await stopping, 0);
 }
-
-/** The status, or why there is none or it is not of the contract. */
-const answer = (url: string): Promise<number | string> => send(url, '/').then(({ status }) => status, String);

@@ -6,6 +6,7 @@ import pg from 'pg';
 import { type Child, type Owner, startCommand } from '../../test/support/child.ts';
 import { until } from '../../test/support/until.ts';
 import { processTree } from '../bench/processes.ts';
+import { signal } from '../soak/world/parts.ts';
 import { MACHINES, type Machine, type Place } from './place.ts';
 
 const START_MS = 120_000;
@@ -69,13 +70,9 @@ export class DatabaseCluster {
     const postmaster = Number((await readFile(join(this.#data(primary), 'postmaster.pid'), 'utf8')).split('\n')[0]);
     const patroni = this.#patronis.get(primary.name) as Child;
     const doomed = processTree(postmaster);
-    if (death === 'machine') {
-      const ended = patroni.stop('SIGKILL');
-      for (const pid of doomed) kill(pid);
-      await ended;
-    } else {
-      for (const pid of doomed) kill(pid);
-    }
+    const ended = death === 'machine' ? patroni.stop('SIGKILL') : undefined;
+    signal(doomed, 'SIGKILL');
+    await ended;
     return primary;
   }
 
@@ -174,15 +171,7 @@ export class DatabaseCluster {
       // PostgreSQL would outlive a killed Patroni.
       const lines = await readFile(join(this.#data(machine), 'postmaster.pid'), 'utf8').catch(() => '');
       const pid = Number(lines.split('\n')[0]);
-      if (pid > 0) for (const each of processTree(pid)) kill(each);
+      if (pid > 0) signal(processTree(pid), 'SIGKILL');
     });
-  }
-}
-
-function kill(pid: number): void {
-  try {
-    process.kill(pid, 'SIGKILL');
-  } catch {
-    // Already exited.
   }
 }

@@ -1,19 +1,19 @@
 import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Owner } from '../../test/support/child.ts';
 import { Crew } from './callers/crew.ts';
 import type { Observe } from './callers/line.ts';
-import { FaultSchedule, type Struck } from './faults/schedule.ts';
-import { judge, type Verdict } from './judge/judge.ts';
-import type { SoakOptions } from './options.ts';
-import { ToldLog } from './told-log.ts';
-import { openWorld } from './world/open-world.ts';
+import type { Struck } from './faults.ts';
+import { judge, KINDS, type Verdict } from './judge.ts';
+import { ToldLog } from './told.ts';
 import type { Service } from './world/world.ts';
 
+const EXIT_UNABLE = 2;
 const TELL_EVERY_MS = 15_000;
-const MINUTE_MS = 60_000;
+const MOST_SHOWN = 30;
+/** A fault that ended this long before an operation began may still affect it. */
+const BEFORE_MS = 5_000;
 
 export interface Run {
   readonly verdict: Verdict;
@@ -65,7 +65,7 @@ export async function runCallers(owner: Owner, world: Service, options: RunOptio
   await log.close();
   await beforeJudging?.();
   const deaths = faults.flatMap(({ buries, from, until }) =>
-    buries.map((gateway) => ({ gateway, from: wallTime(from), until: wallTime(until) })),
+    buries ? [{ part: buries, from: wallTime(from), until: wallTime(until) }] : [],
   );
   const verdict = await judge(world, log.path, deaths, (words) => {
     phase = `judging: ${words}`;
@@ -74,14 +74,59 @@ export async function runCallers(owner: Owner, world: Service, options: RunOptio
   return { verdict, faults, operations: log.count, requests: log.requests, seconds, told: log.path };
 }
 
-/** Runs callers against a world whose parts break. */
-export async function soak({ seed, callers, minutes, target, hasFaults }: SoakOptions, owner: Owner): Promise<Run> {
-  const world = await openWorld(owner);
-  const breakParts = async (now: () => number) => {
-    const schedule = new FaultSchedule(world, seed, now, target);
-    const enough = sleep(minutes * MINUTE_MS);
-    await Promise.race([enough, ...(hasFaults ? [schedule.begin()] : [])]).finally(() => schedule.stop());
-    return schedule.struck;
+/** Prints what happened, and each contradiction with its operation and the faults during it. @returns the exit code */
+export function report({ verdict, faults, operations, requests, seconds, told }: Run): 0 | 1 {
+  const { contradictions, booked, ends, spared } = verdict;
+  console.log(`${operations} operations, ${requests} requests in ${inSeconds(seconds * 1000)}`);
+  const table: Record<string, Record<string, number>> = {};
+  for (const { flow, ended, count } of ends) table[flow] = { ...table[flow], [ended]: count };
+  console.table(table);
+  const struck: Record<string, { struck: number }> = {};
+  for (const { name } of faults) struck[name] = { struck: (struck[name]?.struck ?? 0) + 1 };
+  console.table(struck);
+  console.table(Object.fromEntries(booked.map(({ kind, count, sum }) => [kind, { count, 'micro-USD': sum }])));
+  const countOf = (kind: string) => contradictions.filter((each) => each.kind === kind).length;
+  console.table(Object.fromEntries(KINDS.map((kind) => [kind, countOf(kind)])));
+  console.log(
+    `${spared.count} answers came, and are not charged since their process was killed or frozen ` +
+      `(at most ${spared.farthestSeconds.toFixed(1)} s apart)`,
+  );
+  console.log(`what callers were told: ${told}`);
+  for (const { kind, words, detail, operation } of contradictions.slice(0, MOST_SHOWN)) {
+    console.log(`${kind.toUpperCase()}: ${[words, detail].filter(Boolean).join('; ')}`);
+    if (!operation) continue;
+    const { caller, number, flow, ended, begun_at, ended_at, keys } = operation;
+    const time = `${inSeconds(begun_at)} to ${inSeconds(ended_at)}`;
+    console.log(`  ${caller} #${number} (${flow}, ${ended}), ${time}, ${JSON.stringify(keys)}`);
+    const meanwhile = faults.filter(({ from, until }) => from < ended_at && until > begun_at - BEFORE_MS);
+    for (const { name, from, until } of meanwhile)
+      console.log(`  meanwhile ${name}, ${inSeconds(from)} to ${inSeconds(until)}`);
+  }
+  if (contradictions.length > MOST_SHOWN) console.log(`and ${contradictions.length - MOST_SHOWN} more`);
+  return contradictions.length === 0 ? 0 : 1;
+}
+
+const inSeconds = (ms: number): string => `${(ms / 1000).toFixed(1)} s`;
+
+/** Runs a program, ends what it has started, also on a signal, and exits with its code; 2 when it could not run. */
+export async function runProgram(main: (owner: Owner) => Promise<number>): Promise<never> {
+  const teardowns: (() => unknown)[] = [];
+  const owner: Owner = { teardown: (action) => void teardowns.push(action) };
+  const unable = (error: unknown): number => {
+    console.error(error);
+    return EXIT_UNABLE;
   };
-  return runCallers(owner, world, { seed, callers, breakParts });
+  const interrupted = new Promise<number>((resolve) => {
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => resolve(EXIT_UNABLE));
+  });
+  let exitCode = await Promise.race([main(owner).catch(unable), interrupted]);
+  // The last ones first, and all of them.
+  for (let action = teardowns.pop(); action; action = teardowns.pop()) {
+    try {
+      await action();
+    } catch (error) {
+      exitCode = unable(error);
+    }
+  }
+  process.exit(exitCode);
 }

@@ -1,3 +1,5 @@
+import { createWriteStream, type WriteStream } from 'node:fs';
+import { finished } from 'node:stream/promises';
 import type { GatewayName } from './world/world.ts';
 
 /** One operation, from its first request to its end, as its caller saw it. */
@@ -27,16 +29,9 @@ export interface Told {
 export const SETUP = -1;
 
 export type Flow =
-  | 'card'
-  | 'card, streamed'
-  | 'job'
-  | 'top-up'
-  | 'refund'
-  | 'dispute'
-  | 'direct'
-  | 'direct, quoted'
-  | 'deposit'
-  | 'prepaid';
+  | ('card' | 'card, streamed' | 'job' | 'prepaid')
+  | ('top-up' | 'refund' | 'dispute')
+  | ('direct' | 'direct, quoted' | 'deposit');
 
 /**
  * - `served`: complete audio, or a confirmed credit, deposit or quote
@@ -57,4 +52,35 @@ export interface Keys {
   /** EIP-3009 nonce or prepaid nonce. */
   readonly nonce?: string;
   readonly paymentId?: string;
+}
+
+/** Writes the callers' records to a file, one line of JSON for each operation. Memory holds only the counts. */
+export class ToldLog {
+  readonly path: string;
+  readonly #file: WriteStream;
+  readonly #wallTime: (ms: number) => number;
+  requests = 0;
+  count = 0;
+
+  /**
+   * @param path must not exist yet
+   * @param wallTime converts a time of the run to Unix milliseconds. A second clock could read later than the end.
+   */
+  constructor(path: string, wallTime: (ms: number) => number) {
+    this.path = path;
+    this.#wallTime = wallTime;
+    this.#file = createWriteStream(path, { flags: 'wx' });
+  }
+
+  readonly add = (told: Told): void => {
+    this.count += 1;
+    this.requests += told.requests;
+    const line = { ...told, amountMicroUsd: String(told.amountMicroUsd), at: told.at ?? this.#wallTime(told.until) };
+    this.#file.write(`${JSON.stringify(line)}\n`);
+  };
+
+  async close(): Promise<void> {
+    this.#file.end();
+    await finished(this.#file);
+  }
 }

@@ -3,15 +3,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Random } from '../random.ts';
 import { SETUP, type Told } from '../told.ts';
 import type { Service } from '../world/world.ts';
-import { openCard } from './card.ts';
-import { openDeposit } from './deposit.ts';
-import { openDirect } from './direct.ts';
-import type { Customer, Open } from './flow.ts';
-import { openJob } from './job.ts';
+import { openCard, openJob } from './card.ts';
 import { Line, type Observe } from './line.ts';
-import { Operation, type Outcome } from './operation.ts';
+import { type Customer, type Open, Operation, type Outcome } from './operation.ts';
 import { openPrepaid } from './prepaid.ts';
 import { openClawback, openTopUp } from './top-up.ts';
+import { openDeposit, openDirect } from './usdc.ts';
 
 /** Kinds of callers and their default number. The chain and the checkout are slower than cards. */
 const KINDS: readonly (readonly [name: string, share: number, open: Open])[] = [
@@ -84,7 +81,7 @@ export class Crew {
     const from = this.#options.now();
     const key = createHash('sha256').update(`wallet of ${name}, ${seed}`).digest();
     const { customer, bought } = await open({ world, operation, key });
-    for (const outcome of bought) this.#tell(name, SETUP, from, operation, outcome);
+    if (bought) this.#tell(name, SETUP, from, operation, bought);
     return { name, customer };
   }
 

@@ -1,14 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Random } from '../random.ts';
 import type { End, Flow, Keys } from '../told.ts';
-import type { GatewayName } from '../world/world.ts';
+import type { GatewayName, Service } from '../world/world.ts';
 import type { HangUp, Heard, Line, Sent } from './line.ts';
 import { isSpeech } from './text.ts';
 
 /** How long a request is retried: longer than any fault and its recovery. */
 const TIMEOUT_MS = 300_000;
 /** Timeouts of a response: shorter and longer than the time until others take over from a dead process. */
-const ANSWER_PATIENCE_MS = [10_000, 60_000] as const;
+const ANSWER_TIMEOUT_MS = [10_000, 60_000] as const;
 const SHORTEST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 2_000;
 
@@ -19,34 +19,45 @@ export interface Outcome {
   readonly keys?: Omit<Keys, 'traceIds'>;
 }
 
-type Lines = readonly [Pick<Line, 'ask'>, Pick<Line, 'ask'>];
+/** One caller, which repeats its operation. */
+export interface Customer {
+  readonly longestPauseMs: number;
+  /** Runs one operation. Never throws because of a response. */
+  buy(operation: Operation): Promise<Outcome>;
+}
+
+/** Opens a caller with its credit or coins. @returns also the purchases for that, which the judge checks like any other */
+export type Open = (parts: {
+  readonly world: Service;
+  readonly operation: Operation;
+  /** 32 bytes, unique to this caller. */
+  readonly key: Buffer;
+}) => Promise<{ readonly customer: Customer; readonly bought?: Outcome }>;
+
+type Lines = readonly [Line, Line];
 
 /** An operation in progress: its random draws, requests and responses. */
 export class Operation {
   readonly random: Random;
   readonly #lines: Lines;
-  readonly #answerPatienceMs: number;
+  readonly #answerTimeoutMs: number;
   #turn: number;
   requests = 0;
   readonly traceIds: string[] = [];
-  #wrong: string | undefined;
+  wrong: string | undefined;
   /** When the audio first arrived, in Unix milliseconds, and its gateway. */
   served: { readonly at: number; readonly by: GatewayName } | undefined;
 
   constructor(random: Random, lines: Lines) {
     this.random = random;
     this.#lines = lines;
-    this.#answerPatienceMs = random.between(...ANSWER_PATIENCE_MS);
+    this.#answerTimeoutMs = random.between(...ANSWER_TIMEOUT_MS);
     this.#turn = random.between(0, 1);
-  }
-
-  get wrong(): string | undefined {
-    return this.#wrong;
   }
 
   /** Records a response that breaks a promise. Keeps the first. */
   isWrong(words: string): void {
-    this.#wrong ??= words;
+    this.wrong ??= words;
   }
 
   /** The response is the speech of the text. Records when it arrived. */
@@ -59,8 +70,8 @@ export class Operation {
   /** Sends to the two gateways in turn. */
   ask(sent: Sent, hangUp?: HangUp): Promise<Heard> {
     this.requests += 1;
-    const line = this.#lines[this.#turn++ % 2] as Pick<Line, 'ask'>;
-    return line.ask(sent, this.#answerPatienceMs, hangUp);
+    const line = this.#lines[this.#turn++ % 2] as Line;
+    return line.ask(sent, this.#answerTimeoutMs, hangUp);
   }
 
   /** Sends a request that pays, and records its trace id. */
@@ -117,3 +128,25 @@ export function jsonOf({ isWhole, body }: Heard): Record<string, unknown> | unde
  */
 export const isPassing = ({ status, isWhole }: Heard): boolean =>
   !isWhole || status >= 500 || status === 429 || status === 408;
+
+export const jsonPost = (path: string, value: unknown, headers: Readonly<Record<string, string>> = {}): Sent => ({
+  method: 'POST',
+  path,
+  headers: { 'content-type': 'application/json', ...headers },
+  body: JSON.stringify(value),
+});
+
+export const speechRequest = (
+  path: string,
+  text: string,
+  isGet: boolean,
+  headers: Readonly<Record<string, string>> = {},
+): Sent =>
+  isGet
+    ? { method: 'GET', path: `${path}?text=${encodeURIComponent(text)}`, headers }
+    : jsonPost(path, { text }, headers);
+
+export async function mustNotServe(operation: Operation, sent: Sent, what: string): Promise<void> {
+  const { status } = await operation.pay(sent);
+  if (status === 200) operation.isWrong(`${what} was served`);
+}

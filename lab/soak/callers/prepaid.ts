@@ -1,16 +1,10 @@
 import { CHAIN_ID } from '../../../src/sandbox/chain/chain-client.ts';
-import { fund } from '../../../src/sandbox/chain/fund.ts';
-import { keyedWallet } from '../../signers/keyed-wallet.ts';
 import { type PrepaidSigner, prepaidSigner } from '../../signers/prepaid-signer.ts';
-import { jsonPost } from './card.ts';
-import { deposit } from './deposit.ts';
-import { PURSE } from './direct.ts';
-import { drawHangUp, drawId } from './draws.ts';
-import type { Open } from './flow.ts';
-import { followLink } from './job.ts';
+import { followLink } from './card.ts';
 import type { Heard, Sent } from './line.ts';
-import { errorOf, type Operation, type Outcome } from './operation.ts';
-import { drawText, priceOf } from './text.ts';
+import { errorOf, mustNotServe, type Open, type Operation, type Outcome, speechRequest } from './operation.ts';
+import { drawHangUp, drawId, drawText, priceOf } from './text.ts';
+import { deposit, openWallet } from './usdc.ts';
 
 const PATH = '/x402/tts';
 /** Largest deposit in micro-USDC. */
@@ -25,15 +19,14 @@ type Known = 'served' | 'refused' | 'charged' | { readonly audio: string };
 
 /** Speech paid from a balance. The caller retries the same request until its outcome is known (R60). */
 export const openPrepaid: Open = async ({ world, operation, key }) => {
-  const wallet = keyedWallet(key);
-  await fund(world.chain, wallet.address, { usdc: PURSE });
-  const deposited = await deposit(operation, wallet, DEPOSIT);
-  if (deposited.end !== 'served') throw new Error('nothing was deposited before the run');
+  const wallet = await openWallet(world, key);
+  const bought = await deposit(operation, wallet, DEPOSIT);
+  if (bought.end !== 'served') throw new Error('nothing was deposited before the run');
   const name = `${world.env.SERVICE_NAME ?? 'speechgate'}-Prepaid`;
   const domain = { name, version: '1', chainId: CHAIN_ID, verifyingContract: world.payTo };
   const sign = prepaidSigner(wallet.address, `0x${Buffer.from(wallet.key).toString('hex')}`, domain);
   const payer = wallet.address;
-  return { customer: { longestPauseMs: 20, buy: (operation) => buy(operation, payer, sign) }, bought: [deposited] };
+  return { customer: { longestPauseMs: 20, buy: (operation) => buy(operation, payer, sign) }, bought };
 };
 
 async function buy(operation: Operation, payer: string, sign: PrepaidSigner): Promise<Outcome> {
@@ -51,12 +44,12 @@ async function buy(operation: Operation, payer: string, sign: PrepaidSigner): Pr
     ...sent,
     headers: { ...sign(sent.path, sent, { nonce, expiry, max: MAX_MICRO_USD }).headers } as Record<string, string>,
   });
-  const sent = signed(requestOf(text, random.chance(0.3)));
+  const sent = signed(speechRequest(PATH, text, random.chance(0.3)));
   const come = (end: Outcome['end']): Outcome => ({
     ...{ flow: 'prepaid', end, amountMicroUsd: priceOf(text), keys: { payer, nonce } },
   });
 
-  const hangUp = does === 'hangs up' ? drawHangUp(random, 1) : undefined;
+  const hangUp = does === 'hangs up' ? drawHangUp(random) : undefined;
   const first = hangUp && (await operation.pay(sent, hangUp));
   let withoutAudio = 0;
   const read = (heard: Heard) => {
@@ -71,14 +64,13 @@ async function buy(operation: Operation, payer: string, sign: PrepaidSigner): Pr
   const end = await endOf(operation, known, text, hangUp !== undefined);
   if (end === 'served' && does === 'repeats') await mustNotServe(operation, sent, 'a spent request, repeated');
   if (end === 'served' && does === 'changes the text') {
-    await mustNotServe(operation, signed(requestOf(`${text} too`, false)), 'another request with a spent nonce');
+    await mustNotServe(
+      operation,
+      signed(speechRequest(PATH, `${text} too`, false)),
+      'another request with a spent nonce',
+    );
   }
   return come(end);
-}
-
-function requestOf(text: string, isGet: boolean): Sent {
-  if (isGet) return { method: 'GET', path: `${PATH}?text=${encodeURIComponent(text)}` };
-  return jsonPost(PATH, { text });
 }
 
 /** Sends the same request twice at once. One is served, the other may get a replay error. */
@@ -112,9 +104,4 @@ async function endOf(
   if (known !== 'charged') return known;
   if (!hasHungUp) operation.isWrong('the answer did not come whole, and it is charged without audio to be fetched');
   return hasHungUp ? 'left' : 'open';
-}
-
-async function mustNotServe(operation: Operation, sent: Sent, what: string): Promise<void> {
-  const { status } = await operation.pay(sent);
-  if (status === 200) operation.isWrong(`${what} was served`);
 }

@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Service } from '../world/world.ts';
-import type { Open } from './flow.ts';
 import type { Heard } from './line.ts';
-import { isPassing, type Operation, type Outcome } from './operation.ts';
+import { isPassing, type Open, type Operation, type Outcome } from './operation.ts';
 
 /** Credit of a caller for the whole run: the service's maximum for one purchase. */
 export const CENTS_OF_A_CALLER = 100_000;
@@ -36,7 +35,6 @@ export const openTopUp: Open = async ({ world }) => ({
       return complete(operation, back, cents, does === 'opens two tabs');
     },
   },
-  bought: [],
 });
 
 /** Purchases with a refund or dispute at the processor, before or after the buyer returns. */
@@ -58,7 +56,6 @@ export const openClawback: Open = async ({ world }) => ({
       return { ...bought, flow };
     },
   },
-  bought: [],
 });
 
 /** Buys credit for a new account and retries each step. */

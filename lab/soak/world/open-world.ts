@@ -4,12 +4,11 @@ import { migrate } from '../../../src/db/migrate.ts';
 import { freePort } from '../../../src/sandbox/free-port.ts';
 import { type Owner, programCommand } from '../../../test/support/child.ts';
 import { databaseDirectory } from '../../../test/support/database-directory.ts';
-import { startTcpProxy } from '../../../test/support/tcp-proxy.ts';
+import { startTcpProxy, type TcpProxy } from '../../../test/support/tcp-proxy.ts';
 import { until } from '../../../test/support/until.ts';
 import { openOutside } from './outside.ts';
-import { PostgresPart } from './postgres-part.ts';
-import { ProcessPart } from './process-part.ts';
-import type { GatewayName, Parts, ServiceName, World } from './world.ts';
+import { PostgresPart, ProcessPart } from './parts.ts';
+import { SERVICE, type ServiceName, type World } from './world.ts';
 
 const START_MS = 120_000;
 const READY_MS = 120_000;
@@ -27,46 +26,39 @@ export async function openWorld(owner: Owner): Promise<World> {
     openOutside(owner, folder),
   ]);
   await migrate(postgres.url);
-  const databaseLinks = {
-    'gateway one': await startTcpProxy(owner, postgres.url),
-    'gateway two': await startTcpProxy(owner, postgres.url),
-    worker: await startTcpProxy(owner, postgres.url),
-  };
 
-  const ports = { 'gateway one': await freePort(), 'gateway two': await freePort() };
-  const adminPorts = { ...ports, worker: 0 };
-  for (const name of Object.keys(adminPorts) as ServiceName[]) adminPorts[name] = await freePort();
-  const originOf = (name: GatewayName) => () => `http://127.0.0.1:${ports[name]}`;
-  const common = { ...TIMES, BASE_URL: originOf('gateway one')(), NODE_ENV: 'test' };
-  const serve = (name: ServiceName): ProcessPart => {
-    const role = name === 'worker' ? 'worker' : 'web';
-    const port = name === 'worker' ? {} : { PORT: String(ports[name]) };
-    const database = { DATABASE_URL: databaseLinks[name].url, ADMIN_PORT: String(adminPorts[name]) };
-    return new ProcessPart({
-      ...{ name, owner, command: programCommand('src/main.ts', `--role=${role}`) },
-      env: { ...common, ...outside.settings(false), ...port, ...database },
+  const ports: string[] = [];
+  for (const _ of SERVICE) ports.push(String(await freePort()), String(await freePort()));
+  const [one, oneAdmin, two, twoAdmin, , workerAdmin] = ports;
+  const listen = {
+    'gateway one': { PORT: String(one), ADMIN_PORT: String(oneAdmin) },
+    'gateway two': { PORT: String(two), ADMIN_PORT: String(twoAdmin) },
+    worker: { ADMIN_PORT: String(workerAdmin) },
+  };
+  const common = { ...TIMES, BASE_URL: `http://127.0.0.1:${one}`, NODE_ENV: 'test' };
+  const databaseLinks = {} as Record<ServiceName, TcpProxy>;
+  const service = {} as Record<ServiceName, ProcessPart>;
+  for (const name of SERVICE) {
+    databaseLinks[name] = await startTcpProxy(owner, postgres.url);
+    const env = { ...common, ...outside.settings(false), ...listen[name], DATABASE_URL: databaseLinks[name].url };
+    service[name] = new ProcessPart(owner, {
+      ...{ command: programCommand('src/main.ts', `--role=${name === 'worker' ? 'worker' : 'web'}`), env },
       ready: ({ printed }) => printed(/listens on|runs jobs/, START_MS),
     });
-  };
-  const service = {
-    'gateway one': serve('gateway one'),
-    'gateway two': serve('gateway two'),
-    worker: serve('worker'),
-  };
-  const parts: Parts = { ...service, ...outside.parts, postgres };
+  }
+  const parts = { ...service, ...outside.parts, postgres };
   const isReady = (name: ServiceName) =>
-    fetch(`http://127.0.0.1:${adminPorts[name]}/readyz`).then(
+    fetch(`http://127.0.0.1:${listen[name].ADMIN_PORT}/readyz`).then(
       ({ status }) => status === 200,
       () => false,
     );
   const world: World = {
     ...{ ...outside.service, parts, databaseLinks, links: outside.links, databaseUrl: postgres.url },
-    gateways: [originOf('gateway one'), originOf('gateway two')],
+    gateways: [() => `http://127.0.0.1:${one}`, () => `http://127.0.0.1:${two}`],
     env: { ...common, ...outside.settings(true), DATABASE_URL: postgres.url },
     untilReady: async () => {
       await Promise.all(Object.values(parts).map((part) => part.start()));
-      const names = Object.keys(service) as ServiceName[];
-      await until(async () => (await Promise.all(names.map(isReady))).every(Boolean), READY_MS);
+      await until(async () => (await Promise.all(SERVICE.map(isReady))).every(Boolean), READY_MS);
     },
   };
   await world.untilReady();

@@ -2,36 +2,21 @@ import type { Address } from 'viem';
 import type { ChainClient } from '../../../src/sandbox/chain/chain-client.ts';
 import type { Operations } from '../../../test/support/checkout.ts';
 import type { TcpProxy } from '../../../test/support/tcp-proxy.ts';
-import type { HttpLink } from '../links/http-link.ts';
-import type { ChainPart } from './chain-part.ts';
-import type { PostgresPart } from './postgres-part.ts';
-
-/** A process that faults can kill, stop and freeze. */
-export interface Part {
-  readonly name: PartName;
-  /** SIGKILL. Resolves after the exit. Durable data is on disk by then. */
-  kill(): Promise<void>;
-  /** SIGTERM. Resolves after the exit. @returns the exit code, or null if it was not running */
-  stop(): Promise<number | null>;
-  /** SIGSTOP. */
-  freeze(): Promise<void>;
-  /** SIGCONT. */
-  thaw(): Promise<void>;
-  /** Restarts it with its data and address, unless it runs. Resolves when it accepts requests. */
-  start(): Promise<void>;
-}
+import type { HttpLink } from '../links.ts';
+import type { ChainPart, Part, PostgresPart } from './parts.ts';
 
 export const GATEWAYS = ['gateway one', 'gateway two'] as const;
-
 export type GatewayName = (typeof GATEWAYS)[number];
 
 /** Processes of the service itself. */
-export type ServiceName = GatewayName | 'worker';
+export const SERVICE = [...GATEWAYS, 'worker'] as const;
+export type ServiceName = (typeof SERVICE)[number];
 
 export type PartName = ServiceName | 'postgres' | 'chain' | 'facilitator' | 'checkout' | 'store' | 'upstream';
 
 /** External services. Each call passes a link that can break it. */
-export type OutsideName = 'upstream' | 'facilitator' | 'node' | 'checkout' | 'store';
+export const OUTSIDE = ['upstream', 'facilitator', 'node', 'checkout', 'store'] as const;
+export type OutsideName = (typeof OUTSIDE)[number];
 
 export type Parts = Readonly<
   Record<Exclude<PartName, 'postgres' | 'chain'>, Part> & { postgres: PostgresPart; chain: ChainPart }
@@ -41,16 +26,8 @@ export type Parts = Readonly<
 export interface Processor extends Omit<Operations, 'endBankPayment'> {
   /** Pays on the hosted page, with retries until the checkout responds. @returns the URL of the page after payment */
   pay(checkoutUrl: string): Promise<string>;
-  /** All sessions with their payments, refunds and disputes. */
-  sessions(): Promise<readonly ProcessorSession[]>;
-}
-
-export interface ProcessorSession {
-  readonly id: string;
-  readonly isPaid: boolean;
-  readonly amountCents: number;
-  /** Refunds that succeeded or are pending, and disputes that are open or lost. */
-  readonly takenBackCents: number;
+  /** By payment: refunds that succeeded or are pending, and disputes that are open or lost. */
+  takenBack(): Promise<readonly { readonly payment_intent_id: string; readonly cents: number }[]>;
 }
 
 /** Where the next request goes. */
@@ -66,8 +43,6 @@ export interface Service {
   /** The database without faulty links, as its owner. */
   readonly databaseUrl: string;
   readonly processor: Processor;
-  /** Keys and sizes in bytes of the objects in the audio store. */
-  audioObjects(): Promise<ReadonlyMap<string, number>>;
   /** Settings for the service's commands, without faulty links. */
   readonly env: Readonly<Record<string, string>>;
 }

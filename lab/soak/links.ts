@@ -7,18 +7,20 @@ import {
   type IncomingMessage,
   type ServerResponse,
 } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
-import type { Owner } from '../../../test/support/child.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Owner } from '../../test/support/child.ts';
+import { serve } from '../../test/support/listening.ts';
+import type { Random } from './random.ts';
 
-export interface Answer {
+interface Answer {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   readonly body: Buffer;
 }
 
 /** One request by the service, as a breaker sees it. */
-export interface Exchange {
+interface Exchange {
   /** Forwards the request. Resolves with the complete response, or rejects without one. */
   pass(): Promise<Answer>;
   /** Forwards the request and streams the response. Failures pass through. */
@@ -31,7 +33,7 @@ export interface Exchange {
 }
 
 /** Handles a request: responds, relays or resets. */
-export type Breaker = (exchange: Exchange) => Promise<void> | void;
+type Breaker = (exchange: Exchange) => Promise<void> | void;
 
 /** A proxy between the service and a part that it calls. */
 export interface HttpLink {
@@ -41,6 +43,68 @@ export interface HttpLink {
   breaker: Breaker | undefined;
 }
 
+const LONGEST_DELAY_MS = 3_000;
+
+const failure = (random: Random, ...statuses: number[]): Answer => ({
+  status: random.pick(statuses),
+  headers: { 'content-type': 'application/json' },
+  body: Buffer.from('{"error":{"message":"a part has failed on purpose","type":"api_error"}}'),
+});
+
+/** By name. @param over resolves at the end of the fault; calls that hang then fail */
+export const BREAKS: Readonly<Record<string, (random: Random, over: Promise<unknown>) => Breaker>> = {
+  'late requests': (random) => {
+    const delayMs = random.between(50, LONGEST_DELAY_MS);
+    return async (exchange) => {
+      await sleep(delayMs);
+      await exchange.relay();
+    };
+  },
+  'late answers': (random) => {
+    const delayMs = random.between(50, LONGEST_DELAY_MS);
+    return async (exchange) => {
+      const answer = await exchange.pass();
+      await sleep(delayMs);
+      exchange.answer(answer);
+    };
+  },
+  'lost requests': () => (exchange) => exchange.reset(),
+  'lost answers': () => async (exchange) => {
+    await exchange.pass();
+    exchange.reset();
+  },
+  'half answers': () => async (exchange) => exchange.answerHalf(await exchange.pass()),
+  'requests made twice': (random) => {
+    const [isAtOnce, isFirstTold] = [random.chance(0.5), random.chance(0.5)];
+    return async (exchange) => {
+      const first = exchange.pass();
+      if (!isAtOnce) await first;
+      const answers = await Promise.all([first, exchange.pass()]);
+      exchange.answer(answers[isFirstTold ? 0 : 1]);
+    };
+  },
+  failures: (random) => {
+    const answer = failure(random, 500, 502, 503, 504, 507, 429);
+    return (exchange) => exchange.answer(answer);
+  },
+  'failures of what was done': (random) => {
+    const answer = failure(random, 500, 502, 503, 504);
+    return async (exchange) => {
+      await exchange.pass();
+      exchange.answer(answer);
+    };
+  },
+  'requests that hang': (_random, over) => async (exchange) => {
+    await Promise.race([over, exchange.closed]);
+    exchange.reset();
+  },
+  'answers that hang': (_random, over) => async (exchange) => {
+    await exchange.pass();
+    await Promise.race([over, exchange.closed]);
+    exchange.reset();
+  },
+};
+
 /** Hop-by-hop headers, which are not forwarded. */
 const OF_HOPS = new Set(['connection', 'keep-alive', 'transfer-encoding', 'content-length']);
 
@@ -48,8 +112,7 @@ export async function startHttpLink(owner: Owner, target: string): Promise<HttpL
   const agent = new Agent({ keepAlive: true });
   const server = createServer(async (incoming, response) => {
     try {
-      const body = await buffer(incoming);
-      const exchange = exchangeOf(incoming, response, body, { target, agent });
+      const exchange = exchangeOf(incoming, response, await buffer(incoming), { target, agent });
       await (link.breaker ?? ((each) => each.relay()))(exchange);
     } catch {
       // The service disconnected or the part is unavailable. The service sees a reset.
@@ -59,17 +122,8 @@ export async function startHttpLink(owner: Owner, target: string): Promise<HttpL
   // The part decides how long connections live. The proxy must not close them first.
   server.keepAliveTimeout = 0;
   server.requestTimeout = 0;
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  owner.teardown(() => {
-    server.close();
-    server.closeAllConnections();
-    agent.destroy();
-  });
-  const link: HttpLink = {
-    origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    breaker: undefined,
-  };
+  owner.teardown(() => agent.destroy());
+  const link: HttpLink = { origin: await serve(owner, server), breaker: undefined };
   return link;
 }
 
@@ -83,8 +137,7 @@ function exchangeOf(
     new Promise((resolve, reject) => {
       const length = body.length > 0 || method !== 'GET' ? { 'content-length': String(body.length) } : {};
       const passed = httpRequest(`${target}${path}`, {
-        method,
-        agent,
+        ...{ method, agent },
         headers: { ...withoutHops(headers), ...length },
       });
       passed.on('response', resolve).on('error', reject).end(body);
