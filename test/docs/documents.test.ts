@@ -22,39 +22,35 @@ const settingsTable = async (): Promise<string> => {
 };
 const [, ranked = ''] = /^const LAYERS = (\[.*?^\]);$/ms.exec(await read('.dependency-cruiser.cjs')) ?? [];
 
-const documents = [
-  'README.md',
-  'CONTRIBUTING.md',
-  'SECURITY.md',
-  'CHANGELOG.md',
-  'client/README.md',
-  'lab/README.md',
-  'lab/attacks/README.md',
-  'lab/soak/README.md',
-  'examples/catalogs/README.md',
-  ...(await readdir(new URL('docs/', PROJECT), { recursive: true }))
-    .filter((name) => name.endsWith('.md'))
-    .map((name) => `docs/${name.replaceAll('\\', '/')}`),
-];
+const namesIn = async (folder: string): Promise<string[]> =>
+  (await readdir(new URL(folder, PROJECT), { recursive: folder !== '' }))
+    .filter((name) => name.endsWith('.md') && !name.includes('node_modules'))
+    .map((name) => `${folder}${name.replaceAll('\\', '/')}`);
+const documents = (await Promise.all(['', 'client/', 'docs/', 'examples/catalogs/', 'lab/'].map(namesIn))).flat();
+
+/** As GitHub makes them of headings. */
+const anchorsIn = (text: string): Set<string> =>
+  new Set(
+    [...text.matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) =>
+      heading
+        .toLowerCase()
+        .replace(/[^\p{L}\p{N}\s_-]/gu, '')
+        .replaceAll(' ', '-'),
+    ),
+  );
 
 for (const document of documents) {
-  test(`${document}: its scripts and files exist`, async (t) => {
+  test(`${document}: its scripts, files and links exist`, async (t) => {
     const text = await read(document);
     const { scripts } = JSON.parse(await read('package.json'));
     const named = [...text.matchAll(/npm run (?:-s |--silent )?([\w:]*\w)/g)].map(([, name]) => name as string);
-    t.strictSame(
-      named.filter((name) => !(name in scripts)),
-      [],
-    );
-    const files = [
-      ...text.matchAll(/(?<![\w/])(?:src|test|docs|db|codegen|\.ci|lab|ops|examples)\/[\w/.-]*[\w/]/g),
-    ].map(([path]) => path);
-    t.strictSame(
-      files.filter((path) => !existsSync(new URL(path, PROJECT))),
-      [],
-    );
-    for (const [, link = ''] of text.matchAll(/\]\((?!https?:)([^)#]+)\)/g)) {
-      t.ok(existsSync(new URL(link, new URL(document, PROJECT))), link);
+    for (const name of named) t.ok(name in scripts, name);
+    const files = text.match(/(?<![\w/])(?:src|test|docs|db|codegen|\.ci|lab|ops|examples)\/[\w/.-]*[\w/]/g) ?? [];
+    for (const path of files) t.ok(existsSync(new URL(path, PROJECT)), path);
+    for (const [link, path = '', anchor] of text.matchAll(/\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)/g)) {
+      const target = new URL(path || document, path ? new URL(document, PROJECT) : PROJECT);
+      t.ok(existsSync(target), link);
+      if (anchor !== undefined) t.ok(anchorsIn(await readFile(target, 'utf8')).has(anchor), link);
     }
   });
 }
@@ -66,7 +62,7 @@ test('docs/operate.md: its table lists exactly the settings that are read', asyn
   const listed = [...table.matchAll(/^\| (.+?) \|/gm)].flatMap(([, cell = '']) => [...cell.matchAll(/`(\w+)`/g)]);
   // The text below the table says that each secret may be in a file.
   for (const name of SECRETS) known.delete(`${name}_FILE`);
-  t.match(await readFile(new URL('docs/operate.md', PROJECT), 'utf8'), /may be in a file that `NAME_FILE` names/);
+  t.match(await read('docs/operate.md'), /may be in a file that `NAME_FILE` names/);
   // Those that only commands read.
   known.add('DATABASE_APP_ROLE');
   known.add('SPEECHGATE_OPERATOR');
@@ -92,7 +88,6 @@ const configOf = (env: NodeJS.ProcessEnv): Config | undefined => {
   return result.outcome === 'read' ? result.config : undefined;
 };
 const config = configOf({}) ?? assert.fail('the settings of this test are invalid');
-const readDocument = (path: string): Promise<string> => readFile(projectFile(path), 'utf8');
 const depositUsd = (microUsd: number): string => (microUsd / 1_000_000).toFixed(2).replace(/\.00$/, '');
 
 /** A document, how a sentence of it goes, and what stands where the sentence has …, in turn. */
@@ -111,7 +106,7 @@ const SENTENCES: readonly [document: string, sentence: string, ...values: (numbe
 
 for (const [document, sentence, ...values] of SENTENCES) {
   test(`${document}: ${sentence.slice(0, 60)}`, async (t) => {
-    const text = (await readDocument(document)).replaceAll(/\s+/g, ' ');
+    const text = (await read(document)).replaceAll(/\s+/g, ' ');
     const parts = sentence.split('…').map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
     const [, ...told] = new RegExp(parts.join('([\\d.,]*\\d)')).exec(text) ?? [];
     t.strictSame(told, values.map(String));
@@ -167,18 +162,15 @@ const fetches = (text: string): string[] => FETCHES.flatMap((pattern) => text.ma
 test('no file tells users to run the package from the registry', async (t) => {
   const files = execFileSync('git', ['ls-files', '-z'], { cwd: PROJECT, encoding: 'utf8' }).split('\0').filter(Boolean);
   t.ok(files.includes('README.md'));
-  for (const file of files) {
-    const text = await readFile(new URL(file, PROJECT), 'utf8').catch(() => '');
-    t.strictSame(fetches(text), [], file);
-  }
+  for (const file of files)
+    t.strictSame(fetches(await readFile(new URL(file, PROJECT), 'utf8').catch(() => '')), [], file);
 });
 
 test('commands that fetch a package are distinguished from those that do not', async (t) => {
   const [name, npx] = ['speechgate', ['np', 'x'].join('')];
   const calls = [`${npx} ${name}`, `${npx} -y ${name}`, `${npx}\n${name} mcp`, `npm exec ${name}`, `"${npx}"`];
-  for (const call of [...calls, `npm install ${name}`, `npm i -D @${name}/client viem`]) {
+  for (const call of [...calls, `npm install ${name}`, `npm i -D @${name}/client viem`])
     t.ok(fetches(call).length > 0, call);
-  }
   for (const call of [
     `${npx} --no -- ${name}`,
     `node dist/operators/cli/${name}.js`,
@@ -194,8 +186,9 @@ test('lab/attacks/README.md: its results cover each attack, with no failure of o
   const [, table = ''] = (await read('lab/attacks/README.md')).split('<!-- measured: begin -->');
   const rows = table.split('\n').filter((line) => /^\| (?!attack or fault|---|\*\*)/.test(line));
   const cells = rows.map((row) => row.slice(2, -2).split(' | '));
+  const told = cells.map(([name]) => name);
   t.strictSame(
-    cells.map(([name]) => name),
+    told,
     ATTACKS.map(({ name }) => name),
   );
   for (const [name, ours] of cells) assert.equal(ours, '0 · 0 · 0 · 0 · 0 · 0', name);
@@ -205,10 +198,8 @@ test('docs/security.md: its totals match lab/attacks/README.md', async (t) => {
   const [, sums = ''] = /^\| \*\*all\*\* \| (.+) \|$/m.exec(await read('lab/attacks/README.md')) ?? [];
   const [, table = ''] = (await read('docs/security.md')).split('<!-- measured: begin -->');
   const rows = table.split('\n').filter((line) => /^\| (?!server|---)/.test(line));
-  t.strictSame(
-    rows.map((row) => row.slice(2, -2).replaceAll(',', '').split(' | ').slice(1).join(' · ')),
-    sums.replaceAll('**', '').split(' | '),
-  );
+  const told = rows.map((row) => row.slice(2, -2).replaceAll(',', '').split(' | ').slice(1).join(' · '));
+  t.strictSame(told, sums.replaceAll('**', '').split(' | '));
 });
 
 test('attacks have unique names', async (t) => {
@@ -217,8 +208,8 @@ test('attacks have unique names', async (t) => {
 });
 
 test('.editorconfig matches biome.json', async (t) => {
-  const { formatter } = JSON.parse(await readFile(new URL('biome.json', PROJECT), 'utf8'));
-  const text = await readFile(new URL('.editorconfig', PROJECT), 'utf8');
+  const { formatter } = JSON.parse(await read('biome.json'));
+  const text = await read('.editorconfig');
   const settings = Object.fromEntries([...text.matchAll(/^(\w+) = (.+)$/gm)].map(([, name, value]) => [name, value]));
   const { indent_style, indent_size, max_line_length } = settings;
   t.strictSame(
@@ -236,13 +227,8 @@ test('docs/architecture.md: its table lists the folders of src in layer order', 
   const text = await read('docs/architecture.md');
   const rows = [...text.matchAll(/^\| `(src\/[\w/-]+(?:\.ts)?)` \| .+ \|$/gm)].map(([, path]) => path as string);
   t.strictSame(rows.map(nameOf), parts);
-  t.strictSame(
-    rows.filter((path) => !existsSync(new URL(path, PROJECT))),
-    [],
-  );
+  for (const path of rows) t.ok(existsSync(new URL(path, PROJECT)), path);
   const names = (await readdir(new URL('src/', PROJECT))).map((name) => name.replace(/\.ts$/, ''));
-  t.strictSame(
-    names.filter((name) => !parts.some((part) => `${part}/`.startsWith(`${name}/`))),
-    [],
-  );
+  const others = names.filter((name) => !parts.some((part) => `${part}/`.startsWith(`${name}/`)));
+  t.strictSame(others, []);
 });

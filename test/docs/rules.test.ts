@@ -9,11 +9,6 @@ const FOLDERS = ['src', 'test', 'lab', 'codegen', 'db', 'docs'];
 const FILES = ['openapi.yaml', 'README.md', 'CONTRIBUTING.md'];
 const CITATION = /\bR\d+[a-z]?\b/g;
 
-interface Rule {
-  readonly id: string;
-  readonly text: string;
-}
-
 const read = (path: string): Promise<string> => readFile(new URL(path, PROJECT), 'utf8');
 
 async function citingFiles(): Promise<Map<string, ReadonlySet<string>>> {
@@ -25,18 +20,16 @@ async function citingFiles(): Promise<Map<string, ReadonlySet<string>>> {
   });
   const paths = (await Promise.all(listings)).flat();
   const texts = [...paths, ...FILES].map(async (path) => {
-    const cited = (await read(path)).match(CITATION) ?? [];
-    return [path, new Set<string>(cited)] as const;
+    return [path, new Set<string>((await read(path)).match(CITATION) ?? [])] as const;
   });
   return new Map(await Promise.all(texts));
 }
 
-const rules: readonly Rule[] = (await read(RULES))
+const rules = (await read(RULES))
   .split(/^### (?=R\d)/m)
   .slice(1)
   .map((text) => ({ id: text.slice(0, text.indexOf(':')), text }));
 const citations = await citingFiles();
-
 const saysWhyNot = (text: string): boolean => /^Not cited: /m.test(text);
 
 const citedIn = (id: string): string[] =>
@@ -53,16 +46,16 @@ test('every cited rule is defined in docs/rules.md', async (t) => {
 
 test('each rule is defined once, in numeric order', async (t) => {
   const ids = rules.map(({ id }) => id);
-  const inOrder = [...new Set(ids)].sort((a, b) => a.localeCompare(b, 'en', { numeric: true }));
-  t.strictSame(ids, inOrder);
+  t.strictSame(
+    ids,
+    [...new Set(ids)].sort((a, b) => a.localeCompare(b, 'en', { numeric: true })),
+  );
 });
 
 test('each rule is cited by code or by a test, or says why not', async (t) => {
   const isCited = (id: string) => citedIn(id).some((path) => /^(src|test|codegen)\//.test(path));
-  t.strictSame(
-    rules.filter(({ id, text }) => isCited(id) === saysWhyNot(text)).map(({ id }) => id),
-    [],
-  );
+  const ids = rules.filter(({ id, text }) => isCited(id) === saysWhyNot(text)).map(({ id }) => id);
+  t.strictSame(ids, []);
 });
 
 test('each file listed for a rule exists and cites it', async (t) => {
