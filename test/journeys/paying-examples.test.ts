@@ -58,7 +58,8 @@ const RUNS: readonly [example: string, changes: readonly Change[], printed: stri
 const ON_CHAIN = (1 + CAPPED_LENGTH + 1 + MAX_TEXT_LENGTH) * RATE + 2 * (minDepositMicroUsd + maxDepositMicroUsd);
 
 test('each example pays the smallest and the largest amount that it may', { skip }, async (t) => {
-  const gateway = await startPaidGateway(t, chain);
+  // Its name, which is in the domain of prepaid signatures, is known from the signed metadata alone.
+  const gateway = await startPaidGateway(t, chain, { SERVICE_NAME: 'unheard-of' });
   const privateKey = generatePrivateKey();
   const { address } = privateKeyToAccount(privateKey);
   await fund(chain.client, address, { usdc: BigInt(ON_CHAIN) });
@@ -66,13 +67,11 @@ test('each example pays the smallest and the largest amount that it may', { skip
   const folder = await temporaryFolder(t);
   for (const name of ['data', 'node_modules']) await mkdir(join(folder, name));
   await symlink(PROJECT, join(folder, 'node_modules', 'speechgate'));
-  for (const name of ['@x402', 'canonicalize', 'viem']) {
+  for (const name of ['@x402', 'canonicalize', 'viem'])
     await symlink(join(PROJECT, 'node_modules', name), join(folder, 'node_modules', name));
-  }
   const sandbox = { baseUrl: gateway.url, creditAccount: await gateway.fund(500), wallet: { address, privateKey } };
   await writeFile(join(folder, 'data/sandbox.json'), JSON.stringify(sandbox));
   await writeFile(join(folder, 'data/trust.json'), JSON.stringify(pinsOf(gateway)));
-
   const before = await gateway.revenue();
   for (const [at, [example, changes]] of RUNS.entries()) {
     let program = await readFile(projectFile(`examples/${example}`), 'utf8');
@@ -91,8 +90,7 @@ test('each example pays the smallest and the largest amount that it may', { skip
     .output()
     .split(/^run \d+$/m)
     .slice(1);
-  for (const [at, [example, changes, printed]] of RUNS.entries()) {
+  for (const [at, [example, changes, printed]] of RUNS.entries())
     t.ok(outputs[at]?.includes(printed), `${example} ${String(changes).slice(0, 200)}: ${outputs[at]}`);
-  }
   t.equal((await gateway.revenue()) - before, BigInt(ON_CHAIN));
 });
