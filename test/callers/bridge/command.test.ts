@@ -11,9 +11,7 @@ import { testUpstream } from '../../support/stub-upstream.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const ORDER = { model: 'tts-1', voice: 'alloy', input: 'Hello world' } as const;
-
-const upstream = await testUpstream(t);
-const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url }, { worker: true });
+const gateway = await startGateway(t, { SPEECH_BASE_URL: (await testUpstream(t)).url }, { worker: true });
 
 async function scene(t: Test) {
   const account = await gateway.fund(100);
@@ -51,8 +49,7 @@ test('the bridge reports each charge and keeps to a budget that survives restart
     /\$0\.000198 {2}11 characters as mp3 {2}provider-a\/tts-1 provider-a_alloy {2}total \$0\.000198 {2}left \$0\.000302/,
   );
   await child.printed(/for marin {2}total \$0\.000396 {2}left \$0\.000104/);
-  const repeated = await openai.audio.speech.create(ORDER);
-  t.equal(repeated.headers.get('x-speechgate-replay'), 'true');
+  t.equal((await openai.audio.speech.create(ORDER)).headers.get('x-speechgate-replay'), 'true');
   await child.printed(/\$0\.000000 .* repeated {2}total \$0\.000396/);
   await t.rejects(openai.audio.speech.create({ ...ORDER, input: 'Hello again' }), {
     message: /Raise the cap with --max-total of speechgate bridge/,
@@ -61,11 +58,9 @@ test('the bridge reports each charge and keeps to a budget that survives restart
   t.notMatch(child.output(), /Hello/);
   t.equal(await child.stop(), 0);
   t.match(child.output(), /Spent \$0\.000396/);
-
   const again = await startProcess('--max-total', '0.0005');
   await assert.rejects(again.openai.audio.speech.create(ORDER), RateLimitError);
-  t.equal(await again.child.stop('SIGINT'), 0);
-  t.equal(await gateway.balance(account), 1_000_000n - 396n);
+  t.strictSame([await again.child.stop('SIGINT'), await gateway.balance(account)], [0, 1_000_000n - 396n]);
 });
 
 test('the bridge creates and prints a new token at each start', async (t) => {
@@ -109,10 +104,7 @@ test('a token file sets the API key, which is never printed', async (t) => {
 
 test('--host and --allow-origin start nothing without a token of the user', async (t) => {
   const { env, start } = await scene(t);
-  for (const [option, value] of [
-    ['--host', '0.0.0.0'],
-    ['--allow-origin', 'http://localhost:3000'],
-  ] as const) {
+  for (const [option, value] of Object.entries({ '--host': '0.0.0.0', '--allow-origin': 'http://localhost:3000' })) {
     for (const more of [[], ['--no-token']]) {
       const { code, err } = await callerCommand(env, 'bridge', '--port', '0', option, value, ...more);
       const needed = `${option} needs a token that you choose. Set it with --token-file FILE or SPEECHGATE_BRIDGE_TOKEN.`;

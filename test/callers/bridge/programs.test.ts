@@ -38,12 +38,9 @@ test('a speech request returns the audio and its price', async (t) => {
   t.equal(response.headers.get('x-speechgate-charged-usd'), '0.000198');
   t.equal(response.headers.get('x-speechgate-balance-micro-usd'), String(1_000_000n - HELLO_MICRO_USD));
   t.equal(response.headers.get('x-speechgate-voice'), 'provider-a_alloy');
-  t.equal(await balance(), 1_000_000n - HELLO_MICRO_USD);
-  t.equal(upstream.requests[0]?.body?.input, HELLO);
-  t.strictSame(
-    calls.map(({ end, chargedMicroUsd }) => [end, chargedMicroUsd]),
-    [['spoken', HELLO_MICRO_USD]],
-  );
+  t.strictSame([await balance(), upstream.requests[0]?.body?.input], [1_000_000n - HELLO_MICRO_USD, HELLO]);
+  const told = calls.map(({ end, chargedMicroUsd }) => [end, chargedMicroUsd]);
+  t.strictSame(told, [['spoken', HELLO_MICRO_USD]]);
 });
 
 test('with --no-durable audio streams to the client while it is synthesized', async (t) => {
@@ -125,7 +122,6 @@ test('models are listed, and unknown OpenAI names map to the catalog', async (t)
   const missing = await errorOf(openai.models.retrieve('gpt-9'));
   t.ok(missing instanceof NotFoundError);
   t.equal(missing.code, 'model_not_found');
-
   const spoken = async (order: Partial<OpenAI.Audio.SpeechCreateParams>) => {
     await (await openai.audio.speech.create({ ...ORDER, ...order })).arrayBuffer();
     const { model, voice } = upstream.requests.at(-1)?.body ?? {};
@@ -143,8 +139,7 @@ test('members that have no effect are named in a header', async (t) => {
   const { openai } = await open(t);
   const ignored = async (more: object) =>
     (await openai.audio.speech.create({ ...ORDER, ...more })).headers.get('x-speechgate-ignored');
-  t.equal(await ignored({}), null);
-  t.equal(await ignored({ instructions: '', lang: null }), null);
+  t.strictSame([await ignored({}), await ignored({ instructions: '', lang: null })], [null, null]);
   t.equal(await ignored({ response_format: null, stream_format: null }), null, 'as absent');
   t.equal(await ignored({ instructions: 'Speak like a pirate.' }), 'instructions');
   t.equal(await ignored({ instructions: 'Whisper.', backend: 'piper', 'no\r\nheader': 1 }), 'instructions, backend');
@@ -213,22 +208,15 @@ test('an unknown outcome is a ConflictError, and a retry resumes that purchase',
   gone?.cut();
   const error = await asked;
   t.ok(error instanceof ConflictError, String(error));
-  t.equal(error.code, 'outcome_unknown');
-  t.equal(error.headers?.get('x-should-retry'), 'false');
-  t.equal(calls.length, 1);
+  t.strictSame([error.code, error.headers?.get('x-should-retry'), calls.length], ['outcome_unknown', 'false', 1]);
   gone?.restore();
-  const audio = await (await openai.audio.speech.create(ORDER)).arrayBuffer();
-  t.equal(audio.byteLength, silentMp3(1_000).length);
-  t.equal(await balance(), 1_000_000n - HELLO_MICRO_USD);
-  t.equal(upstream.requests.length, 1);
+  t.equal((await (await openai.audio.speech.create(ORDER)).arrayBuffer()).byteLength, silentMp3(1_000).length);
+  t.strictSame([await balance(), upstream.requests.length], [1_000_000n - HELLO_MICRO_USD, 1]);
 });
 
 test('a program that disconnects is charged, and its retry gets the same audio', async (t) => {
   const { openai, upstream, balance, calls } = await open(t, STREAMED);
-  for (const [input, heardBytes] of [
-    ['Hello world', 0],
-    ['Hello there', silentMp3(960).length],
-  ] as const) {
+  for (const [input, heardBytes] of Object.entries({ 'Hello world': 0, 'Hello there': silentMp3(960).length })) {
     const before = { balance: await balance(), calls: calls.length, requests: upstream.requests.length };
     const drip = new ControlledStream();
     upstream.mode = drip.mode;
@@ -260,10 +248,7 @@ test('a program that disconnects is charged, and its retry gets the same audio',
 
 test('audio that breaks off ends the response with an error', async (t) => {
   const { bridge, upstream, calls } = await open(t, STREAMED);
-  for (const [response_format, input] of [
-    ['mp3', 'Hello world'],
-    ['pcm', 'Hello there'],
-  ] as const) {
+  for (const [input, response_format] of Object.entries({ 'Hello world': 'mp3', 'Hello there': 'pcm' } as const)) {
     const drip = new ControlledStream();
     upstream.mode = drip.mode;
     const asked = sdk({ bridge }, { maxRetries: 0 }).audio.speech.create({ ...ORDER, input, response_format });
@@ -301,7 +286,6 @@ test('stopping waits for running speech to finish', async (t) => {
 
 /** What a program sends to an OpenAI speech service, read from its public source. */
 interface RecordedProgram {
-  readonly program: string;
   /** Repository, commit and file in which the request is made. */
   readonly source: string;
   readonly requests: readonly { readonly headers: Record<string, string>; readonly body: Record<string, unknown> }[];
@@ -311,69 +295,56 @@ interface RecordedProgram {
 
 const PYTHON = { 'user-agent': 'python-requests/2.32.3', accept: '*/*' };
 const AXIOS = { accept: 'application/json, text/plain, */*', 'user-agent': 'axios/1.8.2' };
+const OF_USER = { 'x-openwebui-user-name': 'Ada', 'x-openwebui-user-id': '7', 'x-openwebui-user-role': 'user' };
+const KEY = { authorization: 'Bearer sk-anything' };
+const SPOKEN = { model: 'tts-1', input: HELLO };
 
-const PROGRAMS: readonly RecordedProgram[] = [
-  {
-    program: 'Open WebUI',
+const PROGRAMS: Readonly<Record<string, RecordedProgram>> = {
+  'Open WebUI': {
     source: 'open-webui/open-webui@01fb3e46d3e5865b34b7d9ee2fcabbe380bbe52a backend/open_webui/routers/audio.py',
     // Its browser part names input and voice; the server adds the model, and whose request it is where that is set.
     requests: [
-      {
-        headers: {
-          authorization: 'Bearer sk-anything',
-          'x-openwebui-user-name': 'Ada',
-          'x-openwebui-user-id': '7',
-          'x-openwebui-user-email': 'ada@example.com',
-          'x-openwebui-user-role': 'user',
-        },
-        body: { input: HELLO, voice: 'alloy', model: 'tts-1' },
-      },
+      { headers: { ...KEY, ...OF_USER, 'x-openwebui-user-email': 'a@b.example' }, body: { ...SPOKEN, voice: 'alloy' } },
     ],
     codec: 'mp3',
   },
-  {
-    program: 'SillyTavern, its OpenAI-compatible speech',
+  'SillyTavern, its OpenAI-compatible speech': {
     source: 'SillyTavern/SillyTavern@00a72b5a71195ec03bab5a42c03655f6ebe672e3 src/endpoints/openai.js',
     // Without a key of its own it sends none after the word Bearer.
     requests: [
       {
         headers: { authorization: 'Bearer ', 'user-agent': 'node-fetch' },
-        body: { input: HELLO, response_format: 'mp3', voice: 'shimmer', speed: 1, model: 'tts-1' },
+        body: { ...SPOKEN, response_format: 'mp3', voice: 'shimmer', speed: 1 },
       },
     ],
     codec: 'mp3',
   },
-  {
-    program: "Home Assistant's OpenAI TTS integration",
+  "Home Assistant's OpenAI TTS integration": {
     source:
       'sfortis/openai_tts@0460cd2fff52ffcf8fc436cecc1f512aa1117381 custom_components/openai_tts/openaitts_engine.py',
     requests: [
       {
         headers: { ...PYTHON, 'accept-encoding': 'gzip, deflate' },
-        body: { model: 'tts-1', input: HELLO, voice: 'onyx', response_format: 'wav', speed: 1 },
+        body: { ...SPOKEN, voice: 'onyx', response_format: 'wav', speed: 1 },
       },
     ],
     codec: 'pcm_s16le',
   },
-  {
-    program: 'LibreChat, with speech of OpenAI and of LocalAI',
+  'LibreChat, with speech of OpenAI and of LocalAI': {
     source:
       'danny-avila/LibreChat@00b3bc32f0f5dd65befa49a0773dae7d26d8e587 api/server/services/Files/Audio/TTSService.js',
     // For LocalAI it gives the voice as the model, and no voice.
     requests: [
-      {
-        headers: { ...AXIOS, authorization: 'Bearer sk-anything' },
-        body: { input: HELLO, model: 'tts-1', voice: 'nova' },
-      },
+      { headers: { ...AXIOS, ...KEY }, body: { ...SPOKEN, voice: 'nova' } },
       { headers: AXIOS, body: { input: HELLO, model: 'alloy', backend: 'piper' } },
     ],
     codec: 'mp3',
   },
-];
+};
 
 test('the bridge serves the recorded requests of known programs', { skip: withoutProbe }, async (t) => {
   const { origin, calls } = await openBridge(t);
-  for (const { program, requests, codec } of PROGRAMS) {
+  for (const [program, { requests, codec }] of Object.entries(PROGRAMS)) {
     await t.test(program, async (t) => {
       for (const { headers, body } of requests) {
         const before = calls.length;
@@ -383,8 +354,7 @@ test('the bridge serves the recorded requests of known programs', { skip: withou
           body: JSON.stringify(body),
         });
         t.equal(response.status, 200);
-        const audio = Buffer.from(await response.arrayBuffer());
-        const probed = await probe(audio, codec === 'mp3' ? 'mp3' : 'wav');
+        const probed = await probe(Buffer.from(await response.arrayBuffer()), codec === 'mp3' ? 'mp3' : 'wav');
         t.strictSame([probed.codec, probed.channels], [codec, 1]);
         t.ok(Math.abs(probed.seconds - 1) < 0.1, String(probed.seconds));
         const { isRepeated, chargedMicroUsd } = calls[before] ?? assert.fail();
@@ -392,15 +362,12 @@ test('the bridge serves the recorded requests of known programs', { skip: withou
       }
     });
   }
-
   await t.test('Open WebUI gets the id and name of each voice and the id of each model', async (t) => {
     const read = async (path: string) => (await fetch(`${origin}${path}`, { headers: PYTHON })).json();
     const { voices } = (await read('/v1/audio/voices')) as { voices: object[] };
     t.strictSame(voices[0], { id: 'provider-a_alloy', name: 'Alloy', voice: 'alloy' });
     const { models } = (await read('/v1/audio/models')) as { models: { id: string }[] };
-    t.strictSame(
-      models.map(({ id }) => id),
-      ['provider-a/tts-1', 'provider-a/tts-1-hd'],
-    );
+    const ids = models.map(({ id }) => id);
+    t.strictSame(ids, ['provider-a/tts-1', 'provider-a/tts-1-hd']);
   });
 });

@@ -19,8 +19,7 @@ async function scene(t: Test, { isDurable, maxRetries }: { isDurable: boolean; m
     if (request.method === 'POST') sent.push(request.url);
     return fetch(request);
   };
-  const given = { bridge: { isDurable }, client: { fetch: send, timeoutMs: 10_000 } };
-  const opened = await openBridge(t, given);
+  const opened = await openBridge(t, { bridge: { isDurable }, client: { fetch: send, timeoutMs: 10_000 } });
   const openai = new OpenAI({ baseURL: opened.bridge.url, apiKey: 'anything', maxRetries });
   const refusal = async () => {
     const error = await openai.audio.speech.create(ORDER).catch((thrown) => thrown);
@@ -104,9 +103,7 @@ test('without ffmpeg only the formats that need it are refused, before a purchas
   const openai = new OpenAI({ baseURL: bridge.url, apiKey: 'anything' });
   const { PATH } = process.env;
   process.env.PATH = '';
-  t.teardown(() => {
-    process.env.PATH = PATH;
-  });
+  t.teardown(() => (process.env.PATH = PATH));
   for (const response_format of ['flac', 'opus', 'aac'] as const) {
     const error = await openai.audio.speech.create({ ...ORDER, response_format }).catch((thrown) => thrown);
     t.strictSame([error.status, error.code, error.param], [400, 'format_not_available', 'response_format']);

@@ -119,8 +119,7 @@ test('a program that repeats its requests is charged at most once per call', asy
         const { told, last } = await statuses({ input });
         const price = BigInt(input.length * 18);
         if (isStreamed) {
-          t.equal(last.code, 'audio_lost');
-          t.equal(last.status, 422);
+          t.strictSame([last.code, last.status], ['audio_lost', 422]);
           t.match(String((await order(bridge, { input }))[0]?.body), /without --no-durable.*You were charged/);
         } else {
           t.strictSame(told, [200]);
@@ -128,8 +127,8 @@ test('a program that repeats its requests is charged at most once per call', asy
         }
         t.equal(await charged(), price);
         await until(() => calls.length > before);
-        const counted = calls.slice(before).reduce((sum, { chargedMicroUsd }) => sum + chargedMicroUsd, 0n);
-        t.equal(counted, price);
+        const shown = calls.slice(before).reduce((sum, { chargedMicroUsd }) => sum + chargedMicroUsd, 0n);
+        t.equal(shown, price);
       });
     }
 
@@ -148,10 +147,8 @@ test('a program that repeats its requests is charged at most once per call', asy
       const told = await Promise.all(
         formats.map((response_format) => order(bridge, { input: ` ${input}`, response_format })),
       );
-      t.strictSame(
-        told.flat().map(({ status }) => status),
-        [200, 200, 200, 200],
-      );
+      const shown = told.flat().map(({ status }) => status);
+      t.strictSame(shown, [200, 200, 200, 200]);
       t.equal(told.flat().filter(({ headers }) => headers.has('x-speechgate-replay')).length, 3);
       t.equal(upstream.requests.length - asked, 1);
       t.equal(await charged(), BigInt(input.length * 18));
@@ -191,14 +188,9 @@ test('a charged order is remembered for ten minutes', async (t) => {
       if (isLost) throw lost;
       return wholeSpeech(Buffer.from('audio'), 'audio/mpeg', RECEIPT);
     });
-    for (const [passedMs, count] of [
-      [0, 1],
-      [599_999, 1],
-      [1, 2],
-    ] as const) {
+    for (const [passedMs, count] of [[0, 1] as const, [599_999, 1] as const, [1, 2] as const]) {
       mock.timers.tick(passedMs);
-      const audio = await settled(recent, HELLO);
-      t.equal(audio === undefined, isLost);
+      t.equal((await settled(recent, HELLO)) === undefined, isLost);
       t.equal(bought.length, count, `${passedMs}`);
     }
     mock.timers.reset();
@@ -231,11 +223,7 @@ test('above 64 MiB of audio the oldest orders are forgotten first', async (t) =>
 
 test('audio is read to its end without a listener, and a stop cuts it', async (t) => {
   let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
-  const stream = new ReadableStream<Uint8Array>({
-    start: (own) => {
-      controller = own;
-    },
-  });
+  const stream = new ReadableStream<Uint8Array>({ start: (own) => (controller = own) });
   const { recent } = counted(async () => streamedSpeech(stream, 'audio/mpeg', RECEIPT));
   const recording = await recent.buy(ORDER).recording;
   controller?.enqueue(Buffer.from('half'));
@@ -246,11 +234,7 @@ test('audio is read to its end without a listener, and a stop cuts it', async (t
 });
 
 test('audio that breaks off is remembered only if it was charged', async (t) => {
-  for (const [chargedMicroUsd, count] of [
-    [0n, 2],
-    [198n, 1],
-    [null, 1],
-  ] as const) {
+  for (const [chargedMicroUsd, count] of [[0n, 2] as const, [198n, 1] as const, [null, 1] as const]) {
     const failure = new AudioLostError('cut', { chargedMicroUsd, maxMicroUsd: 198n });
     const { bought, recent } = counted(async () =>
       streamedSpeech(new ReadableStream({ start: (stream) => stream.error(failure) }), 'audio/mpeg', RECEIPT),

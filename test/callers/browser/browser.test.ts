@@ -2,15 +2,14 @@ import assert from 'node:assert/strict';
 import type { BrowserContextOptions, Page } from 'playwright-core';
 import { type Test, t, test } from 'tap';
 import { testCheckout } from '../../support/checkout.ts';
-import { brokenRules, cutElements, openBrowser, shot, withoutChromium } from '../../support/chromium.ts';
+import { brokenRules, cutElements, openBrowser, shot, withoutChromium as skip } from '../../support/chromium.ts';
 import { listening } from '../../support/client.ts';
 import { startGateway } from '../../support/gateway.ts';
 
 const WIDTHS = [320, 1280];
 const SCHEMES = ['light', 'dark'] as const;
 const SMALLEST_TARGET = 44;
-
-const browser = withoutChromium ? undefined : await openBrowser(t);
+const browser = skip ? undefined : await openBrowser(t);
 
 /** What is hard to read or to hit as the page is shown now: cut text, and small targets. */
 async function misfits(page: Page): Promise<string[]> {
@@ -23,9 +22,7 @@ async function misfits(page: Page): Promise<string[]> {
   return [...(await cutElements(page)), ...small];
 }
 
-test('every purchase page is accessible on small and large screens, light and dark', {
-  skip: withoutChromium,
-}, async (t) => {
+test('every purchase page is accessible on small and large screens, light and dark', { skip }, async (t) => {
   const checkout = await testCheckout(t);
   const gateway = await startGateway(t, { ...checkout.env, TOP_UP_RATE_LIMIT_MAX: '4' });
   const off = await startGateway(t, { STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' });
@@ -127,14 +124,11 @@ async function visit(t: Test, options: BrowserContextOptions = {}) {
   return { checkout, baseUrl, gateway, page, complaints };
 }
 
-test('R19: a purchase in Chromium runs from the launcher to the completed page', {
-  skip: withoutChromium,
-}, async (t) => {
+test('R19: a purchase in Chromium runs from the launcher to the completed page', { skip }, async (t) => {
   const { checkout, baseUrl, gateway, page, complaints } = await visit(t);
   await page.goto(`${baseUrl}/top-up?amount=750&challenge=from-a-402`);
   await shot(page, '1-launcher');
   t.equal(await page.getByLabel('$7.50').isChecked(), true);
-
   await page.getByRole('button', { name: /^Continue to payment/ }).click();
   await page.waitForURL(`${checkout.origin}/**`);
   await shot(page, '2-checkout');
@@ -142,18 +136,15 @@ test('R19: a purchase in Chromium runs from the launcher to the completed page',
   t.match(await page.getByRole('alert').innerText(), /declined/);
   await shot(page, '3-declined');
   await page.getByRole('button', { name: /pay \$7\.50/i }).click();
-
   await page.waitForURL(`${baseUrl}/top-up/complete**`);
   await shot(page, '4-credited');
   t.equal(await page.getByRole('heading').innerText(), 'Credit added');
   const account = await page.getByLabel('Your account id').inputValue();
   t.equal(await gateway.balance(account), 7_500_000n);
-
   await page.reload();
   await shot(page, '5-already-credited');
   t.equal(await page.getByRole('heading').innerText(), 'Credit added');
   t.equal(await gateway.balance(account), 7_500_000n);
-
   await page.getByRole('link', { name: 'Add more credit' }).click();
   await page.getByLabel('$20.00').check();
   await page.getByRole('button', { name: /^Continue to payment/ }).click();
@@ -164,7 +155,7 @@ test('R19: a purchase in Chromium runs from the launcher to the completed page',
   t.strictSame(complaints, [], 'no policy was broken and nothing was missing');
 });
 
-test('a custom amount in Chromium can be corrected, canceled and paid', { skip: withoutChromium }, async (t) => {
+test('a custom amount in Chromium can be corrected, canceled and paid', { skip }, async (t) => {
   const { checkout, baseUrl, page, complaints } = await visit(t, { javaScriptEnabled: false });
   await page.goto(`${baseUrl}/top-up?challenge=from-a-402`);
   const own = page.getByLabel('Amount in US dollars');
@@ -174,7 +165,6 @@ test('a custom amount in Chromium can be corrected, canceled and paid', { skip: 
   await own.press('Enter');
   await page.getByText('at least $5.00').waitFor();
   t.equal(await own.inputValue(), '4');
-
   await own.fill('12.50');
   await page.getByRole('button', { name: /^Continue to payment/ }).click();
   await page.waitForURL(`${checkout.origin}/**`);
@@ -182,7 +172,6 @@ test('a custom amount in Chromium can be corrected, canceled and paid', { skip: 
   await page.getByRole('link', { name: /Go back/ }).click();
   await page.getByText('Nothing was charged').first().waitFor();
   t.equal(await page.getByLabel('$12.50').isChecked(), true);
-
   await page.getByRole('button', { name: /^Continue to payment/ }).click();
   await page.getByRole('button', { name: 'Pay $12.50' }).click();
   await page.waitForURL(`${baseUrl}/top-up/complete**`);
@@ -193,7 +182,7 @@ test('a custom amount in Chromium can be corrected, canceled and paid', { skip: 
   t.strictSame(refusals, [], 'no policy was broken and nothing was missing');
 });
 
-test('a mistyped account id can be corrected in Chromium', { skip: withoutChromium }, async (t) => {
+test('a mistyped account id can be corrected in Chromium', { skip }, async (t) => {
   const { baseUrl, gateway, page, complaints } = await visit(t, { javaScriptEnabled: false });
   const account = await gateway.fund(500);
   await page.goto(`${baseUrl}/top-up?amount=1000`);

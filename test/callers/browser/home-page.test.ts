@@ -8,7 +8,7 @@ import { type Test, t, test } from 'tap';
 import type { LocalAccount } from 'viem';
 import { wallet as fundedWallet, testChain } from '../../support/chain.ts';
 import { testCheckout } from '../../support/checkout.ts';
-import { brokenRules, cutElements, openBrowser, shot, withoutChromium } from '../../support/chromium.ts';
+import { brokenRules, cutElements, openBrowser, shot, withoutChromium as skip } from '../../support/chromium.ts';
 import { startCardGateway, startPaidGateway } from '../../support/client.ts';
 import { mineSteadily } from '../../support/deposit.ts';
 import { silentMp3 } from '../../support/silent-audio.ts';
@@ -19,7 +19,8 @@ import { PRICE } from '../../support/x402.ts';
 
 const run = promisify(execFile);
 const { chain, skip: withoutChain } = await testChain();
-const browser = withoutChromium ? undefined : await openBrowser(t);
+const browser = skip ? undefined : await openBrowser(t);
+const PAID = { skip: skip || withoutChain };
 const EXAMPLE_PRICE = 1_170n;
 /** What Tab stops at. Of radio buttons that is the chosen one. */
 const FOCUSABLE =
@@ -41,9 +42,7 @@ const isPlaying = (page: Page): Promise<void> =>
 const done = (page: Page) => page.getByText(/^Done\. You paid/).waitFor();
 const speak = (page: Page) => page.getByRole('button', { name: /^Speak/ });
 
-test('a visitor with a credit account hears a voice in two steps, by keyboard', {
-  skip: withoutChromium,
-}, async (t) => {
+test('a visitor with a credit account hears a voice in two steps, by keyboard', { skip }, async (t) => {
   const gateway = await startCardGateway(t);
   const account = await gateway.fund(500);
   const page = await openPage(t);
@@ -52,13 +51,11 @@ test('a visitor with a credit account hears a voice in two steps, by keyboard', 
   page.on('pageerror', (error) => complaints.push(String(error)));
   await page.goto(gateway.config.baseUrl);
   t.equal(await speak(page).innerText(), 'Speak for $0.00117');
-
   // 1. Give the account id. 2. Speak.
   const id = page.getByLabel('Account id');
   while (!(await id.evaluate((input) => input.ownerDocument.activeElement === input))) await page.keyboard.press('Tab');
   await page.keyboard.type(account);
   await page.keyboard.press('Enter');
-
   await isPlaying(page);
   await done(page);
   t.equal(await gateway.balance(account), 5_000_000n - EXAMPLE_PRICE);
@@ -69,7 +66,7 @@ test('a visitor with a credit account hears a voice in two steps, by keyboard', 
   t.strictSame(complaints, [], 'no policy was broken and nothing was missing');
 });
 
-test('the first sound takes three requests to this host, and less than 80 KB', { skip: withoutChromium }, async (t) => {
+test('the first sound takes three requests to this host, and less than 80 KB', { skip }, async (t) => {
   const gateway = await startCardGateway(t);
   const page = await openPage(t);
   const finished: Request[] = [];
@@ -82,7 +79,6 @@ test('the first sound takes three requests to this host, and less than 80 KB', {
   await speak(page).click();
   await isPlaying(page);
   await done(page);
-
   const urls = finished.map((request) => new URL(request.url())).filter(({ protocol }) => protocol !== 'blob:');
   t.strictSame([...new Set(urls.map(({ origin }) => origin))], [gateway.config.baseUrl]);
   const paths = urls.map(({ pathname }) => pathname.replace(/[0-9a-f-]{36}/, 'ID'));
@@ -93,9 +89,7 @@ test('the first sound takes three requests to this host, and less than 80 KB', {
   t.strictSame(complaints, []);
 });
 
-test('Tab reaches each control in the order of the page, with a visible focus', {
-  skip: withoutChromium,
-}, async (t) => {
+test('Tab reaches each control in the order of the page, with a visible focus', { skip }, async (t) => {
   const gateway = await startCardGateway(t);
   await makeSamples(gateway);
   const page = await openPage(t);
@@ -114,18 +108,13 @@ test('Tab reaches each control in the order of the page, with a visible focus', 
       })()`),
     );
   }
-  t.strictSame(
-    reached.map(({ html }) => html),
-    controls,
-  );
+  const htmls = reached.map(({ html }) => html);
+  t.strictSame(htmls, controls);
   t.strictSame([...new Set(reached.map(({ outline }) => outline))], ['solid 3px']);
 });
 
-test('a visitor without an account pays by card and hears a voice in six steps', {
-  skip: withoutChromium,
-}, async (t) => {
-  const checkout = await testCheckout(t);
-  const { config } = await startCardGateway(t, checkout.env);
+test('a visitor without an account pays by card and hears a voice in six steps', { skip }, async (t) => {
+  const { config } = await startCardGateway(t, (await testCheckout(t)).env);
   const page = await openPage(t);
   await page.goto(config.baseUrl);
   const steps = [
@@ -145,14 +134,13 @@ test('a visitor without an account pays by card and hears a voice in six steps',
   await done(page);
 });
 
-test('a visitor without an account hears a sample of the chosen voice', { skip: withoutChromium }, async (t) => {
+test('a visitor without an account hears a sample of the chosen voice', { skip }, async (t) => {
   const gateway = await startCardGateway(t);
   const page = await openPage(t);
   const hear = page.getByRole('button', { name: 'Hear this voice, free' });
   await page.goto(gateway.config.baseUrl);
   await page.getByLabel('Voice').selectOption('provider-a_nova');
   t.equal(await hear.isVisible(), false, 'there is none yet');
-
   t.equal((await makeSamples(gateway)).code, 0);
   const { requests } = gateway.upstream;
   const spoken = requests.length;
@@ -166,7 +154,7 @@ test('a visitor without an account hears a sample of the chosen voice', { skip: 
   t.equal(await page.getByLabel('Account id').inputValue(), '');
 });
 
-test('audio plays while it arrives', { skip: withoutChromium }, async (t) => {
+test('audio plays while it arrives', { skip }, async (t) => {
   const gateway = await startCardGateway(t);
   const stream = new ControlledStream();
   gateway.upstream.mode = stream.mode;
@@ -183,7 +171,7 @@ test('audio plays while it arrives', { skip: withoutChromium }, async (t) => {
   await done(page);
 });
 
-test('audio that the player cannot take is collected, and plays in the end', { skip: withoutChromium }, async (t) => {
+test('audio that the player cannot take is collected, and plays in the end', { skip }, async (t) => {
   const gateway = await startCardGateway(t);
   const stream = new ControlledStream();
   gateway.upstream.mode = stream.mode;
@@ -207,7 +195,7 @@ test('audio that the player cannot take is collected, and plays in the end', { s
   await page.waitForFunction("document.querySelector('audio').duration > 3");
 });
 
-test('WAV is played once it is whole', { skip: withoutChromium }, async (t) => {
+test('WAV is played once it is whole', { skip }, async (t) => {
   const gateway = await startCardGateway(t);
   gateway.upstream.mode = wav();
   const page = await openPage(t);
@@ -218,7 +206,7 @@ test('WAV is played once it is whole', { skip: withoutChromium }, async (t) => {
   t.equal(await page.getByRole('link', { name: 'Download' }).getAttribute('download'), 'speech.wav');
 });
 
-test('the page says why nothing is spoken, and what to do', { skip: withoutChromium }, async (t) => {
+test('the page says why nothing is spoken, and what to do', { skip }, async (t) => {
   const gateway = await startCardGateway(t);
   const page = await openPage(t);
   await page.goto(gateway.config.baseUrl);
@@ -229,7 +217,6 @@ test('the page says why nothing is spoken, and what to do', { skip: withoutChrom
     .getByText('There is no account with this id. Check the id, or add credit. Nothing was charged.')
     .waitFor();
   t.match((await status.getByRole('link').getAttribute('href')) ?? '', /\/top-up\?amount=500$/);
-
   const account = await gateway.fund(500);
   await page.getByLabel('Account id').fill(account);
   const stream = new ControlledStream();
@@ -240,7 +227,6 @@ test('the page says why nothing is spoken, and what to do', { skip: withoutChrom
   await isPlaying(page);
   stream.reset();
   await status.getByText('The audio ended early').waitFor();
-
   await page.getByLabel('Text').fill('x'.repeat(4097));
   await page.getByText('4,097 of 4,096 characters. Shorten the text.').waitFor();
   await page.getByLabel('Text').fill('  Hello world  ');
@@ -249,7 +235,7 @@ test('the page says why nothing is spoken, and what to do', { skip: withoutChrom
   t.equal(await speak(page).innerText(), 'Speak for $0.000396');
 });
 
-test('the copied programs send the text as it was typed', { skip: withoutChromium }, async (t) => {
+test('the copied programs send the text as it was typed', { skip }, async (t) => {
   const gateway = await startCardGateway(t);
   const account = await gateway.fund(500);
   const page = await openPage(t, { permissions: ['clipboard-read', 'clipboard-write'] });
@@ -268,8 +254,7 @@ test('the copied programs send the text as it was typed', { skip: withoutChromiu
     if (index > 0) await page.getByText(name, { exact: true }).click();
     await copy.click();
     await copy.and(page.getByText('Copied')).waitFor();
-    const program = await page.evaluate<string>('navigator.clipboard.readText()');
-    await run(command, [...argv, program], { cwd: folder });
+    await run(command, [...argv, await page.evaluate<string>('navigator.clipboard.readText()')], { cwd: folder });
     t.strictSame((await readFile(join(folder, 'speech.mp3'))).subarray(0, 2), Buffer.from([0xff, 0xfb]), name);
     t.equal(gateway.upstream.requests[index]?.body?.input, text, name);
     await rm(join(folder, 'speech.mp3'));
@@ -290,7 +275,7 @@ async function injectWallet(page: Page, wallet: LocalAccount): Promise<string[]>
   return asked;
 }
 
-test('a wallet pays once, also when the first answer is lost', { skip: withoutChromium || withoutChain }, async (t) => {
+test('a wallet pays once, also when the first answer is lost', PAID, async (t) => {
   const gateway = await startPaidGateway(t, chain);
   const page = await openPage(t);
   const asked = await injectWallet(page, await fundedWallet(chain.client, 10_000n));
@@ -312,9 +297,7 @@ test('a wallet pays once, also when the first answer is lost', { skip: withoutCh
   t.equal(await gateway.revenue(), PRICE);
 });
 
-test('a reload forgets no payment: it is finished without another signature', {
-  skip: withoutChromium || withoutChain,
-}, async (t) => {
+test('a reload forgets no payment: it is finished without another signature', PAID, async (t) => {
   const gateway = await startPaidGateway(t, chain);
   const page = await openPage(t, { viewport: { width: 375, height: 800 } });
   mineSteadily(t, chain);
@@ -360,9 +343,7 @@ test('a reload forgets no payment: it is finished without another signature', {
   t.equal(asked.filter((method) => method === 'eth_signTypedData_v4').length, 2, 'one signature each');
 });
 
-test('a payment that expired unsent is given up, uncharged, after a reload', {
-  skip: withoutChromium || withoutChain,
-}, async (t) => {
+test('a payment that expired unsent is given up, uncharged, after a reload', PAID, async (t) => {
   const gateway = await startPaidGateway(t, chain);
   const page = await openPage(t);
   await injectWallet(page, await fundedWallet(chain.client, 10_000n));
@@ -387,20 +368,14 @@ test('a payment that expired unsent is given up, uncharged, after a reload', {
   t.equal(await gateway.revenue(), 0n);
 });
 
-test('a wallet deposits once, then signs each request, also when answers are lost', {
-  skip: withoutChromium || withoutChain,
-}, async (t) => {
+test('a wallet deposits once, then signs each request, also when answers are lost', PAID, async (t) => {
   const gateway = await startPaidGateway(t, chain);
   mineSteadily(t, chain);
   const page = await openPage(t);
-  const payer = await fundedWallet(chain.client, 10_000_000n);
-  const asked = await injectWallet(page, payer);
+  const asked = await injectWallet(page, await fundedWallet(chain.client, 10_000_000n));
   const complaints: string[] = [];
   page.on('pageerror', (error) => complaints.push(String(error)));
-  for (const [path, header] of [
-    ['deposit', 'payment-signature'],
-    ['tts', 'x-x402-signature'],
-  ] as const) {
+  for (const [path, header] of Object.entries({ deposit: 'payment-signature', tts: 'x-x402-signature' })) {
     let isLost = false;
     await page.route(`**/x402/${path}`, async (route) => {
       if (isLost || !route.request().headers()[header]) return route.continue();
@@ -435,28 +410,26 @@ test('a wallet deposits once, then signs each request, also when answers are los
   t.strictSame(complaints, []);
 });
 
-test('without script the page shows the request, the prices and how to pay', { skip: withoutChromium }, async (t) => {
+test('without script the page shows the request, the prices and how to pay', { skip }, async (t) => {
   const gateway = await startCardGateway(t);
   const page = await openPage(t, { javaScriptEnabled: false });
   await page.goto(gateway.config.baseUrl);
-  for (const shown of ['curl -f -o speech.mp3', '$0.018', 'Prepaid USDC']) {
+  for (const shown of ['curl -f -o speech.mp3', '$0.018', 'Prepaid USDC'])
     t.equal(await page.getByText(shown).first().isVisible(), true, shown);
-  }
   t.equal(await page.locator('noscript p').isVisible(), true);
   t.equal(await page.getByRole('button').count(), 0, 'nothing that does not work');
   await page.getByText('Python', { exact: true }).click();
   t.equal(await page.getByText('import json, urllib.request').isVisible(), true);
 });
 
-test('the pages are accessible from 320 px on, light and dark, at 200 %', { skip: withoutChromium }, async (t) => {
+test('the pages are accessible from 320 px on, light and dark, at 200 %', { skip }, async (t) => {
   const gateway = await startCardGateway(t, { SELLER_NAME: 'Acme', TERMS_URL: 'https://acme.example/terms' });
   await makeSamples(gateway);
   const all: string[] = [];
   const look = async (name: string, page: Page) => {
     await shot(page, name);
     // The rules are slow: the narrowest page and the dark one are checked.
-    const broken = /320|1280-dark/.test(name) ? await brokenRules(page) : [];
-    const findings = [...broken, ...(await cutElements(page))];
+    const findings = [...(/320|1280-dark/.test(name) ? await brokenRules(page) : []), ...(await cutElements(page))];
     all.push(...findings.map((finding) => `${name}: ${finding}`));
   };
   for (const [width, colorScheme, deviceScaleFactor] of [

@@ -19,7 +19,6 @@ const HELLO_PRICE = 198;
 const MP3 = /^(ID3|\xff[\xe2-\xff])/;
 const NOBODY = 'http://127.0.0.1:1';
 const OWNER_ONLY = 0o600;
-
 const isMp3 = (bytes: Buffer): boolean => MP3.test(bytes.subarray(0, 3).toString('latin1'));
 
 /** What the command has told as JSON, once it has ended well. */
@@ -43,8 +42,7 @@ test('the caller commands work end to end on one sandbox', {
   const folder = await temporaryFolder(t);
   const { url } = await testDatabase(t);
   const places = { DATA_DIR: dataDir, SANDBOX_DATABASE_URL: url, PORT: '0' };
-  const sandbox = startChild(t, 'src/speechgate.ts', places, ['sandbox']);
-  await sandbox.printed(/Ctrl-C stops the sandbox/);
+  await startChild(t, 'src/speechgate.ts', places, ['sandbox']).printed(/Ctrl-C stops the sandbox/);
   const { baseUrl, creditAccount, wallet } = JSON.parse(await readFile(join(dataDir, 'sandbox.json'), 'utf8'));
   const env = { XDG_CONFIG_HOME: join(folder, 'config') };
   const config = join(folder, 'config', 'speechgate');
@@ -62,9 +60,8 @@ test('the caller commands work end to end on one sandbox', {
     const audio = await readFile(spoken.file);
     t.strictSame([audio.length, isMp3(audio)], [spoken.bytes, true]);
     t.equal((await stat(config)).mode & 0o777, 0o700);
-    for (const name of ['config.json', 'wallet.json', 'trust.json', 'budget.jsonl']) {
+    for (const name of ['config.json', 'wallet.json', 'trust.json', 'budget.jsonl'])
       t.equal((await stat(join(config, name))).mode & 0o777, OWNER_ONLY, name);
-    }
     t.ok(!(await readdir(folder)).some((name) => name.endsWith('.part')));
   });
 
@@ -222,8 +219,7 @@ test('the caller commands work end to end on one sandbox', {
     const { code, output } = await topUp.ended;
     t.equal(code, 0, output);
     t.match(output, /^7\.000000 USD credited; the account [0-9a-f]{8}… has 7\.000000 USD\.$/m);
-    const spoken = told(await say(other, '--json', '--durable'));
-    t.equal(spoken.receipt.balanceMicroUsd, 7_000_000 - HELLO_PRICE);
+    t.equal(told(await say(other, '--json', '--durable')).receipt.balanceMicroUsd, 7_000_000 - HELLO_PRICE);
   });
 
   await t.test('top-up resumes earlier purchases and keeps all their accounts', async (t) => {
@@ -232,9 +228,8 @@ test('the caller commands work end to end on one sandbox', {
     const topUp = async (usd: string) =>
       told(await callerCommand(twice, 'top-up', '--amount', usd, '--no-wait', '--json'));
     const pages = [(await topUp('5')).checkoutUrl, (await topUp('10')).checkoutUrl];
-    for (const page of pages) {
+    for (const page of pages)
       await fetch(page, { method: 'POST', body: new URLSearchParams({ card: 'accepted' }), redirect: 'manual' });
-    }
     const stored = async () => JSON.parse(await readFile(join(settings, 'config.json'), 'utf8'));
     const longAgo = (await stored()).topUps[baseUrl].map((each: object) => ({ ...each, openedAt: 1 }));
     await changeConfig(settings, () => ({ topUps: { [baseUrl]: longAgo } }));

@@ -27,7 +27,6 @@ const CREDITED = { address: '0x1', balanceMicroUsd: 1_000_000, creditedMicroUsd:
 const OWNER_ONLY = 0o600;
 const FOR_ALL = 0o644;
 const [DONE, FAILED, USAGE, NO_MONEY] = [0, 1, 2, 3];
-
 const checkout = await testCheckout(t);
 const proxy = await startTamperingProxy(t);
 const gateway = await startPrepaidGateway(t, { ...checkout.env, BASE_URL: proxy.url }, { worker: true });
@@ -43,7 +42,6 @@ proxy.tamper = (proxied, path, headers) => {
 const files = (await import(FOLLOW_FILES)) as { openFiles(): string[] };
 /** Those of the gateway are its own affair. */
 const openFiles = () => files.openFiles().filter((file) => !file.includes(gateway.config.dataDir));
-
 const folder = await temporaryFolder(t);
 const at = (name: string) => join(folder, name);
 const settings = at('settings');
@@ -128,10 +126,7 @@ for (const [name, runs] of Object.entries(COMMANDS)) {
   });
 }
 
-for (const [exitCode, file] of [
-  [DONE, 'keys.json'],
-  [FAILED, 'invalid.json'],
-] as const) {
+for (const [exitCode, file] of [[DONE, 'keys.json'] as const, [FAILED, 'invalid.json'] as const]) {
   test(`keys leaves no file open and exits with ${exitCode}`, async (t) => {
     const { code, err } = await speechgate({ ...WATCH, SIGNING_KEYS_FILE: at(file) }, 'keys');
     t.equal(code, exitCode, err);

@@ -112,22 +112,19 @@ test('a WAV on standard output has its real sizes, and MP3 flows as it comes', a
     [streamed(VARIABLE, 'audio/mpeg'), VARIABLE],
   ] as const) {
     const stdout = Object.assign(new PassThrough(), { isTTY: false });
-    const file = await openAudioFile('-', stdout);
-    await file.write(speech);
+    await (await openAudioFile('-', stdout)).write(speech);
     stdout.end();
     t.strictSame(await buffer(stdout), expected);
   }
 });
 
 test('a file whose extension is that of another format is named', async (t) => {
-  for (const path of ['a.mp3', 'a.MP3', 'a', 'a.part', '/dev/null', 'v1.2', '-']) {
+  for (const path of ['a.mp3', 'a.MP3', 'a', 'a.part', '/dev/null', 'v1.2', '-'])
     t.equal(otherFormat(path, 'audio/mpeg'), '');
-  }
   t.equal(otherFormat('a.WAV', 'audio/wav'), '');
   t.equal(otherFormat('hello.mp3', 'audio/wav'), '. The audio is WAV, so give the file the ending .wav');
-  for (const path of ['a.wav', 'b/a.ogg', 'a.flac', 'a.Opus']) {
+  for (const path of ['a.wav', 'b/a.ogg', 'a.flac', 'a.Opus'])
     t.equal(otherFormat(path, 'audio/mpeg'), '. The audio is MP3, so give the file the ending .mp3', path);
-  }
 });
 
 const isRoot = process.geteuid?.() === 0;
@@ -182,8 +179,7 @@ test('own pipes, standard output by path and relative links are written to', {
       await file.write({ audio: new Blob(['heard']).stream(), contentType: 'audio/mpeg' });
       await file.close();`;
     // Node.js itself gives children sockets, which have no path.
-    const piped = '"$0" --input-type=module -e "$1" | cat';
-    const out = execFileSync('sh', ['-c', piped, process.execPath, script]);
+    const out = execFileSync('sh', ['-c', '"$0" --input-type=module -e "$1" | cat', process.execPath, script]);
     t.equal(String(out), 'heard', path);
   }
 });
@@ -193,18 +189,14 @@ const cells = ({ id, name }: { id: string; name: string }) => [id, name];
 
 test('a long list is cut after 100 rows and states how many remain', async (t) => {
   const lines = rowsOf(items, { all: false }, cells, ['voice', 'name']);
-  t.equal(lines.length, 102);
-  t.equal(lines[0], 'voice  name');
-  t.equal(lines.at(-1), '9900 more; --all lists them.');
+  t.strictSame([lines.length, lines[0], lines.at(-1)], [102, 'voice  name', '9900 more; --all lists them.']);
   t.ok(lines.every((line) => line.length < 400));
   t.equal(rowsOf(items, { all: true }, cells).length, items.length);
 });
 
 test('a short list has a printable line a row', async (t) => {
-  t.strictSame(
-    rowsOf(items.slice(0, 1), { all: false }, ({ id }) => [`${id}\u001b[2J\n`, 'a']),
-    ['v0[2J  a'],
-  );
+  const told = rowsOf(items.slice(0, 1), { all: false }, ({ id }) => [`${id}\u001b[2J\n`, 'a']);
+  t.strictSame(told, ['v0[2J  a']);
   t.strictSame(rowsOf([], { all: false }, cells), []);
 });
 
@@ -217,35 +209,19 @@ const fault = (code: string, changes: object = {}) => ({
   ...changes,
 });
 
+const DETAILS = { status: 402, details: { reason: 'insufficient_funds' } };
+const UNPAID = new PaymentRequiredError(fault('PAYMENT_REQUIRED', DETAILS), { topUpUrl: 'u', missingMicroUsd: 1n });
+const INVALID = new InvalidRequestError(fault('INVALID_VOICE', { details: { field: 'voice' } }));
+const LIMITED = new RateLimitedError(fault('RATE_LIMITED', { status: 429, retryAfterSeconds: 7 }));
+const MAYBE = new AudioLostError('Lost.', { chargedMicroUsd: null, maxMicroUsd: 1n });
+const UNKNOWN = /^The outcome of the purchase pay_\d+ is unknown.* speechgate resume pay_\d+$/;
+
 for (const [error, code, exit, message] of [
   [new UsageError('--out is missing.'), 'USAGE', 2, /^--out is missing\.$/],
-  [
-    new InvalidRequestError(fault('INVALID_VOICE', { details: { field: 'voice' } })),
-    'INVALID_VOICE',
-    2,
-    /^--voice .*: The service says: No\.$/,
-  ],
-  [
-    new PaymentRequiredError(fault('PAYMENT_REQUIRED', { status: 402, details: { reason: 'insufficient_funds' } }), {
-      topUpUrl: 'u',
-      missingMicroUsd: 1n,
-    }),
-    'PAYMENT_REQUIRED',
-    3,
-    /^The service says: No\.$/,
-  ],
-  [
-    new OutcomeUnknownError(PENDING),
-    'OUTCOME_UNKNOWN',
-    5,
-    /^The outcome of the purchase pay_\d+ is unknown.* speechgate resume pay_\d+$/,
-  ],
-  [
-    new AudioLostError('Lost.', { chargedMicroUsd: null, maxMicroUsd: 1n }),
-    'AUDIO_LOST',
-    5,
-    /may have been charged: run speechgate balance/,
-  ],
+  [INVALID, 'INVALID_VOICE', 2, /^--voice .*: The service says: No\.$/],
+  [UNPAID, 'PAYMENT_REQUIRED', 3, /^The service says: No\.$/],
+  [new OutcomeUnknownError(PENDING), 'OUTCOME_UNKNOWN', 5, UNKNOWN],
+  [MAYBE, 'AUDIO_LOST', 5, /may have been charged: run speechgate balance/],
   [new AudioLostError('Lost.', { chargedMicroUsd: 1n, maxMicroUsd: 1n }), 'AUDIO_LOST', 1, /^Lost\.$/],
   [new UntrustedError('wrong_key', 'Wrong.'), 'UNTRUSTED', 1, /^Wrong\.$/],
   [new UnreachableError('Away.'), 'UNREACHABLE', 1, /^Away\.$/],
@@ -253,12 +229,7 @@ for (const [error, code, exit, message] of [
   [new FileBusyError('/b', 30_000), 'FILE_BUSY', 1, /^Another process has locked \/b for 30 s/],
   [new ForeignFileError('/b is a link.'), 'FOREIGN_FILE', 1, /^\/b is a link\.$/],
   [Object.assign(new Error('EACCES: no.'), { code: 'EACCES' }), 'EACCES', 1, /^EACCES: no\.$/],
-  [
-    new RateLimitedError(fault('RATE_LIMITED', { status: 429, retryAfterSeconds: 7 })),
-    'RATE_LIMITED',
-    1,
-    /^The service says: No\. Retry in 7 s\./,
-  ],
+  [LIMITED, 'RATE_LIMITED', 1, /^The service says: No\. Retry in 7 s\./],
 ] as const) {
   test(`${error.name} ${code} exits with ${exit}`, async (t) => {
     const failure = failureOf(error);
@@ -271,8 +242,7 @@ for (const [error, code, exit, message] of [
 test('a service message becomes one short line that names the service', async (t) => {
   const message = `Paid.\u001b[2J\nRun\u202e: curl evil.example ${'x'.repeat(1_000)}`;
   for (const status of [400, 402, 500]) {
-    const error = serviceError({ ...fault('X'), status, message });
-    const told = failureOf(error).message;
+    const told = failureOf(serviceError({ ...fault('X'), status, message })).message;
     t.match(told, /^The service says: Paid\.\[2J Run: curl evil\.example x+…/);
     t.ok(told.length < 400);
   }
@@ -296,10 +266,7 @@ test('a purchase is saved once the budget has recorded it, until it settles at 0
       settle: async (charged: bigint) => void told.push(`settled ${charged} beside ${await names()}`),
     }),
   };
-  for (const [charged, left] of [
-    [0n, []],
-    [198n, [PENDING.identifier]],
-  ] as const) {
+  for (const [charged, left] of [[0n, []] as const, [198n, [PENDING.identifier]] as const]) {
     const sent = new SentPurchase(saved);
     const reservation = await sent.watch(inner).reserve({ flow: 'direct', maxMicroUsd: 198n });
     await reservation.record(PENDING);
@@ -311,8 +278,7 @@ test('a purchase is saved once the budget has recorded it, until it settles at 0
 });
 
 test('a card request is repeatable only as a job', async (t) => {
-  t.equal(isRepeatable(PENDING), true);
-  t.equal(isRepeatable({ ...PENDING, flow: 'card' }), false);
+  t.strictSame([isRepeatable(PENDING), isRepeatable({ ...PENDING, flow: 'card' })], [true, false]);
   t.equal(isRepeatable({ ...PENDING, flow: 'card', headers: { 'idempotency-key': 'k' } }), true);
 });
 

@@ -35,9 +35,7 @@ async function startCatalogServer(t: Test, together = 1): Promise<string> {
   const body = JSON.stringify(ONE_MODEL);
   let arrived = 0;
   let answer = () => {};
-  const all = new Promise<void>((resolve) => {
-    answer = resolve;
-  });
+  const all = new Promise<void>((resolve) => (answer = resolve));
   return serve(t, async (request, response) => {
     const status = request.url === '/tts/models' ? 200 : 404;
     if (status === 200 && ++arrived === together) answer();
@@ -203,15 +201,13 @@ test('amounts, addresses and keys are parsed strictly', async (t) => {
     t.throws(() => readBaseUrl(text, 'URL'), /URL must be an http or https URL without a path/);
   }
   const stored = { kty: 'EC', crv: 'P-256', x, y, d: 'private', kid: 'k1', status: 'current' };
-  for (const keys of [[PIN], { keys: [PIN] }, { keys: [stored] }]) {
+  for (const keys of [[PIN], { keys: [PIN] }, { keys: [stored] }])
     t.strictSame(await readPinnedKeys(JSON.stringify(keys), '--trust'), [PIN]);
-  }
   const ending = { ...PIN, validUntil: '2030-01-01T00:00:00.000Z' };
   t.strictSame(await readPinnedKeys(JSON.stringify({ keys: [{ ...stored, ...ending }] }), '--trust'), [ending]);
   const endless = JSON.stringify([{ ...PIN, validUntil: 'never' }]);
-  for (const keys of ['[]', '{}', '{"keys":[{"kty":"RSA","kid":"k"}]}', '{', '/nowhere/at/all', endless]) {
+  for (const keys of ['[]', '{}', '{"keys":[{"kty":"RSA","kid":"k"}]}', '{', '/nowhere/at/all', endless])
     await assert.rejects(readPinnedKeys(keys, '--trust'), UsageError);
-  }
   const secret = 'f'.repeat(63);
   await assert.rejects(
     readSettings({ SPEECHGATE_URL: OURS, SPEECHGATE_CONFIG_DIR: '/nowhere/at/all', SPEECHGATE_WALLET_KEY: secret }),
@@ -311,7 +307,6 @@ test('commands use plain http to another machine only where that was allowed', a
   const { port } = new URL(await startCatalogServer(t));
   // It leads to this machine, and is not known to.
   const url = `http://0.0.0.0:${port}`;
-
   for (const [run, name] of [
     [callerCommand(env, 'connect', url), 'connect'],
     [callerCommand({ ...env, SPEECHGATE_URL: url }, 'models'), 'models'],
@@ -324,7 +319,6 @@ test('commands use plain http to another machine only where that was allowed', a
   }
   const allowed = await callerCommand({ ...env, SPEECHGATE_URL: url, SPEECHGATE_INSECURE: 'true' }, 'models');
   t.equal(allowed.code, 0, allowed.err);
-
   const connected = await callerCommand(env, 'connect', url, '--insecure');
   t.equal(connected.code, 0, connected.err);
   t.strictSame(JSON.parse(await readFile(join(folder, 'config.json'), 'utf8')).insecure, { [url]: true });
@@ -465,7 +459,6 @@ test('parallel changes to the settings lose no account and no private key', asyn
   const url = await startCatalogServer(t, secrets.length);
   const folder = await temporaryFolder(t);
   const settings = join(folder, 'settings');
-
   const runs = secrets.map(async ({ account, key }, index) => {
     const [accountFile, keyFile] = [join(folder, `account-${index}`), join(folder, `key-${index}`)];
     await writeFile(accountFile, account, { mode: 0o600 });
@@ -473,12 +466,10 @@ test('parallel changes to the settings lose no account and no private key', asyn
     const args = ['connect', url, '--account', accountFile, '--wallet', keyFile];
     const env = { SPEECHGATE_CONFIG_DIR: settings };
     // Half of them within one process.
-    const run = index % 2 === 0 ? speechgate : callerCommand;
-    const { code, err } = await run(env, ...args);
+    const { code, err } = await (index % 2 === 0 ? speechgate : callerCommand)(env, ...args);
     assert.equal(code, 0, err);
   });
   await Promise.all(runs);
-
   const { accounts, formerAccounts } = JSON.parse(await readFile(join(settings, 'config.json'), 'utf8'));
   t.strictSame([accounts[url], ...formerAccounts[url]].sort(), secrets.map(({ account }) => account).sort());
   const files = (await readdir(settings)).filter((name) => name.startsWith('wallet'));

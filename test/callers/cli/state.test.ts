@@ -52,8 +52,7 @@ async function pinned(t: Test, keys: readonly PinnedKey[]) {
     const { code, err } = await callerCommand({ ...env, ...more }, 'verify-metadata', '--json');
     return code === 0 ? 'taken' : JSON.parse(err).error.reason;
   };
-  const connected = await pin(keys);
-  return { pin, verify, connected };
+  return { pin, verify, connected: await pin(keys) };
 }
 
 test('a command trusts the keys that earlier commands followed in a rotation', async (t) => {
@@ -92,8 +91,7 @@ test('a command keeps its newer metadata when a replica serves older metadata', 
 test('an expired pinned key is refused, and nothing is stored', async (t) => {
   proxy.tamper = undefined;
   const { connected, verify } = await pinned(t, [{ ...pin, validUntil: later(-1_000) }]);
-  t.equal(JSON.parse(connected.err).error.reason, 'expired_key');
-  t.equal(connected.code, 1);
+  t.strictSame([JSON.parse(connected.err).error.reason, connected.code], ['expired_key', 1]);
   t.equal(await verify(), undefined, 'and nothing was kept');
 });
 
@@ -121,14 +119,11 @@ test('the next deposit finishes a deposit whose process was killed', async (t) =
     SPEECHGATE_WALLET_KEY: generatePrivateKey(),
     SPEECHGATE_TRUST: JSON.stringify(pinsOf(gateway)),
   };
-
   const child = startChild(t, 'src/speechgate.ts', env, ['deposit', '1.00']);
   await until(async () => payments.length > 0);
   await child.stop('SIGKILL');
-  const listed = await callerCommand(env, 'resume', '--list', '--json');
-  const { purchases } = JSON.parse(listed.out);
+  const { purchases } = JSON.parse((await callerCommand(env, 'resume', '--list', '--json')).out);
   t.strictSame([purchases.length, purchases[0]?.kind], [1, 'deposit']);
-
   isAnswered = true;
   const again = await callerCommand(env, 'deposit', '1.00', '--json');
   t.equal(again.code, 0, again.err);
@@ -136,9 +131,7 @@ test('the next deposit finishes a deposit whose process was killed', async (t) =
   t.strictSame([told.outcome, told.earlier, told.identifier], ['bought', true, purchases[0].identifier]);
   t.strictSame([...new Set(payments)].length, 1, 'the identical payment');
   t.strictSame(await readdir(join(folder, 'pending')), []);
-
-  const fresh = await callerCommand(env, 'deposit', '1.00');
-  t.match(fresh.out, /^1\.000000 USD deposited/);
+  t.match((await callerCommand(env, 'deposit', '1.00')).out, /^1\.000000 USD deposited/);
   t.equal(new Set(payments).size, 2);
   t.strictSame(await readdir(join(folder, 'pending')), []);
 });

@@ -14,12 +14,7 @@ async function program(t: Test, name: string) {
   const path = join(folder, name);
   const log = join(folder, 'log');
   await writeFile(path, `#!/bin/sh\necho "$*" >> '${log}'\nenv >> '${log}.env'\n`, { mode: 0o700 });
-  return {
-    folder,
-    path,
-    log: () => readFile(log, 'utf8').catch(() => ''),
-    env: () => readFile(`${log}.env`, 'utf8'),
-  };
+  return { folder, path, log: () => readFile(log, 'utf8').catch(() => ''), env: () => readFile(`${log}.env`, 'utf8') };
 }
 
 const SECRETS = { SPEECHGATE_WALLET_KEY: 'secret', speechgate_account: 'secret' };
@@ -68,13 +63,9 @@ test('a player gets an absolute path and no secrets', { skip: process.platform =
 test('a terminal shows progress, but not with --json', async (t) => {
   let printed = '';
   let isDone = () => {};
-  const work = new Promise<void>((resolve) => {
-    isDone = resolve;
-  });
+  const work = new Promise<void>((resolve) => (isDone = resolve));
   const stderr = Object.assign(new PassThrough(), { isTTY: true });
-  stderr.on('data', (text) => {
-    printed += text;
-  });
+  stderr.on('data', (text) => (printed += text));
   const host = { env: { TERM: 'xterm' }, stdout: new PassThrough(), stderr };
   const asked = [true, false].map((isJson) =>
     new Output(isJson, host).withProgress(isJson ? 'As JSON' : 'Asking', work),

@@ -13,12 +13,10 @@ const DENIAL = /not charged|nothing was|not received/i;
 /** A buyer who has paid at the checkout, and a service that can be cut off. */
 async function startPaid(t: Test) {
   const checkout = await testCheckout(t);
-  const gateway = await startGateway(t, checkout.env);
-  const line = await startTcpProxy(t, gateway.url);
+  const line = await startTcpProxy(t, (await startGateway(t, checkout.env)).url);
   const env = { SPEECHGATE_CONFIG_DIR: await temporaryFolder(t), SPEECHGATE_URL: new URL(line.url).origin };
   const topUp = (usd: string, ...args: string[]) => callerCommand(env, 'top-up', '--amount', usd, ...args);
-  const opened = await topUp('7', '--no-wait', '--json');
-  await checkout.pay(JSON.parse(opened.out).checkoutUrl);
+  await checkout.pay(JSON.parse((await topUp('7', '--no-wait', '--json')).out).checkoutUrl);
   return { line, topUp };
 }
 
