@@ -21,25 +21,20 @@ test('say --clean speaks the words only, and --dry-run shows them and the price'
   const folder = await temporaryFolder(t);
   const out = join(folder, 'hi.mp3');
   const clean = ['--clean', 'markdown', '--no-emoji'];
-
   const shown = await callerCommand(env, 'say', MARKDOWN, ...clean, '--dry-run', '--out', out);
   t.equal(shown.code, 0, shown.err);
   const price = `${SPOKEN.length} characters with provider-a/tts-1: 0.000${PRICE} USD. Nothing was bought.`;
   t.equal(shown.out, `${SPOKEN}\n\n${price}\n`);
   const told = JSON.parse((await callerCommand(env, 'say', MARKDOWN, ...clean, '--dry-run', '--json')).out);
-  const model = 'provider-a/tts-1';
-  t.strictSame(told, { text: SPOKEN, model, characters: SPOKEN.length, priceMicroUsd: PRICE });
+  t.strictSame(told, { text: SPOKEN, model: 'provider-a/tts-1', characters: SPOKEN.length, priceMicroUsd: PRICE });
   const hd = await callerCommand(env, 'say', MARKDOWN, ...clean, '--dry-run', '--model', 'tts-1-hd');
   t.match(hd.out, new RegExp(`: 0\\.000${2 * PRICE} USD\\.`));
   t.strictSame([await balance(), await readdir(folder)], [1_000_000n, []]);
-
-  const quoted = JSON.parse((await callerCommand(env, 'quote', MARKDOWN, ...clean, '--json')).out);
-  t.equal(quoted.amountMicroUsd, PRICE);
+  t.equal(JSON.parse((await callerCommand(env, 'quote', MARKDOWN, ...clean, '--json')).out).amountMicroUsd, PRICE);
   const said = await startCallerCommand(env, ['say', '-', ...clean, '--out', out], MARKDOWN).ended;
   t.equal(said.code, 0, said.err);
   t.equal(gateway.upstream.requests.at(-1)?.body?.input, SPOKEN);
   t.equal(await balance(), 1_000_000n - BigInt(PRICE));
-
   await callerCommand(env, 'say', MARKDOWN, '--out', out);
   t.equal(gateway.upstream.requests.at(-1)?.body?.input, MARKDOWN.trim(), 'off is the default');
   for (const [text, format, message] of [

@@ -16,15 +16,8 @@ import { cutChunked, type Mode, resetInBody, silentMp3, silentWav } from '../sup
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { body } from '../support/upstream-answer.ts';
 
-interface HidingProxy {
-  readonly url: string;
-  target: string;
-  /** Ends the body of the next answer with audio after so many bytes. */
-  cutNextAt: number | undefined;
-}
-
 /** A proxy as some are: an answer that is cut off ends in an orderly way, without a length of its own. */
-async function startHidingProxy(t: Test): Promise<HidingProxy> {
+async function startHidingProxy(t: Test) {
   const url = await serve(t, (asked, answer) => {
     const { method, url: path = '', headers } = asked;
     const onward = request(proxy.target + path, { method, headers } as object, (incoming) => {
@@ -43,7 +36,8 @@ async function startHidingProxy(t: Test): Promise<HidingProxy> {
     onward.on('error', () => answer.headersSent || answer.destroy());
     asked.pipe(onward);
   });
-  const proxy: HidingProxy = { url, target: url, cutNextAt: undefined };
+  /** The body of the next answer with audio ends after `cutNextAt` bytes. */
+  const proxy = { url, target: url, cutNextAt: undefined as number | undefined };
   return proxy;
 }
 
@@ -55,7 +49,6 @@ const MP3 = silentMp3(6_000);
 const WAV = silentWav(2_000);
 for (const at of [4, 40]) WAV.writeUInt32LE(0xffff_ffff, at);
 const wav = { contentType: 'audio/wav', framing: 'chunked' } as const;
-
 const proxy = await startHidingProxy(t);
 const gateway = await startPrepaidGateway(t, { BASE_URL: proxy.url }, { worker: true });
 proxy.target = gateway.url;
@@ -87,9 +80,7 @@ const PROGRAMS: Readonly<Record<string, (account: string) => Promise<Heard>>> = 
   bridge: async (account) => {
     const client = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account) });
     let told = '';
-    const onCall = ({ chargedMicroUsd, error }: Call) => {
-      told = `${chargedMicroUsd} ${error?.message}`;
-    };
+    const onCall = ({ chargedMicroUsd, error }: Call) => (told = `${chargedMicroUsd} ${error?.message}`);
     const bridge = await bridgeOf(t, client, { isDurable: false, onCall });
     const heard = await askBridge(bridge.url)
       .then(async (response) => (await response.arrayBuffer()) && response.ok)
@@ -137,11 +128,9 @@ test('an answer that the proxy itself cuts was charged, and the client says so',
 // MCP pays card credit for jobs, too.
 test('prepaid and durable audio that a proxy cuts is fetched again', async (t) => {
   gateway.upstream.mode = body(MP3);
-  const account = await gateway.fund(500);
-  const card = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account) });
+  const card = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(await gateway.fund(500)) });
   const payer = await fundedWallet(gateway, 1_000_000n);
-  const trust = pinsOf(gateway);
-  const wallet = new Speechgate({ baseUrl: proxy.url, trust, pay: prepaid(payer.wallet) });
+  const wallet = new Speechgate({ baseUrl: proxy.url, trust: pinsOf(gateway), pay: prepaid(payer.wallet) });
   for (const at of [1, 385, MP3.length - 1]) {
     for (const buy of [() => card.speak(HELLO, { durable: true }), () => wallet.speak(HELLO)]) {
       proxy.cutNextAt = at;

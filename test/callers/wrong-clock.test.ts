@@ -64,9 +64,8 @@ test('a clock that is off is named by every program, and nothing is charged', as
     ],
   ] as const) {
     aheadSeconds = seconds;
-    for (const [name, run] of Object.entries(programs)) {
+    for (const [name, run] of Object.entries(programs))
       await t.test(`${name}, ${seconds} s`, async (t) => t.match(await run(), words));
-    }
   }
   t.equal(await balance(), before);
 });

@@ -100,11 +100,8 @@ test('what is left for a wallet counts signatures that only the service reports 
     await reservation.settle(0n);
   }
   now += 60_000;
-  for (const [flow, left] of [
-    ['card', 1000n],
-    ['direct', 200n],
-    ['prepaid', 200n],
-  ] as const) {
+  for (const flow of ['card', 'direct', 'prepaid'] as const) {
+    const left = flow === 'card' ? 1000n : 200n;
     t.equal((await budget.read(flow)).leftMicroUsd, left, flow);
     await assert.rejects(
       budget.reserve({ flow, maxMicroUsd: left + 1n }),
@@ -236,9 +233,7 @@ test('lookups of lost purchases do not overlap', async (t) => {
   let end = () => {};
   const concludeLost = () => {
     looks += 1;
-    return new Promise<void>((resolve) => {
-      end = resolve;
-    });
+    return new Promise<void>((resolve) => (end = resolve));
   };
   t.teardown(watchLost({ concludeLost }, serviceThatCharged({})));
   mock.timers.tick(60_000);
@@ -273,8 +268,7 @@ test('any opener can find an open purchase by its identifier and settle it', asy
   const found = (await second.find('mine')) ?? assert.fail();
   t.strictSame(found.pending, pendingOf('mine'));
   await found.reservation.settle(6n);
-  t.equal((await first.read()).spentMicroUsd, 6n);
-  t.equal(await first.find('mine'), undefined);
+  t.strictSame([(await first.read()).spentMicroUsd, await first.find('mine')], [6n, undefined]);
 });
 
 test('a charge that another process settles explains the fall of the balance', async (t) => {
@@ -311,10 +305,8 @@ test('only the owner can access the budget files, whatever their earlier mode', 
     ['budget.jsonl.lock', 0o600],
     ['budget.jsonl.owners', 0o700],
   ]);
-  t.strictSame(
-    (await modes(`${path}.owners`)).map(([, mode]) => mode),
-    [0o600],
-  );
+  const told = (await modes(`${path}.owners`)).map(([, mode]) => mode);
+  t.strictSame(told, [0o600]);
 });
 
 for (const name of ['budget.jsonl', 'budget.jsonl.lock', 'budget.jsonl.owners']) {
@@ -389,8 +381,7 @@ test('settled purchases do not make the file grow or leave files behind', async 
   const path = await budgetPath(t);
   await writeFile(`${path}.${'0'.repeat(8)}-0000-0000-0000-${'0'.repeat(12)}.new`, 'left by a killed process');
   const budget = await openBudget(t, path);
-  const kept = await budget.reserve(prepaid(77n));
-  await kept.record(pendingOf('kept'));
+  await (await budget.reserve(prepaid(77n))).record(pendingOf('kept'));
   const sizes: number[] = [];
   for (let round = 0; round < 20; round++) {
     await (await budget.reserve(prepaid(20n))).settle(11n);
@@ -414,8 +405,7 @@ test('a budget stays open until it is closed, even if nothing refers to it', asy
     await new Promise((resolve) => setImmediate(resolve));
     collectGarbage();
   }
-  const other = await openBudget(t, path);
-  t.strictSame(await other.lost(), []);
+  t.strictSame(await (await openBudget(t, path)).lost(), []);
   t.strictSame(warnings, []);
 });
 
@@ -434,8 +424,7 @@ test('the file keeps open purchases but no text or id of settled ones', async (t
   await open.record(pendingOf('open', { maxMicroUsd: '20' }));
   await finished.settle(7n);
   await budget.read();
-  const text = await readFile(path, 'utf8');
-  t.notMatch(text, /a secret|finished/);
+  t.notMatch(await readFile(path, 'utf8'), /a secret|finished/);
   const other = await openBudget(t, path);
   t.equal((await other.find('open'))?.pending.body, '{"text":"Grüße"}');
   const { spentMicroUsd, reservedMicroUsd } = await other.read();

@@ -32,7 +32,6 @@ const DEPOSIT = LIMIT * 2n;
 /** Longer than a signature is valid, and the client's leeway. */
 const LATER_MS = 140_000;
 const TIMEOUT_MS = 120_000;
-
 let texts = 0;
 /** As long as `Hello world`, and never the same: equal calls of an MCP server share one purchase. */
 const nextText = (): string => `Hello ${String(++texts).padStart(5, '0')}`;
@@ -55,8 +54,7 @@ const startBridge: StartSpeaker = async (t, env) => {
     speak: async () => {
       const response = await askBridge(`${url}`, { input: nextText() });
       if (response.ok) return (await response.arrayBuffer()) && 'spoken';
-      const text = await response.text();
-      assert.match(text, /over_cap/);
+      assert.match(await response.text(), /over_cap/);
       return 'over the budget';
     },
     kill: async () => void (await child.stop('SIGKILL')),
@@ -73,9 +71,7 @@ const startMcp: StartSpeaker = async (t, env) => {
     env: { PATH, HOME, ...env },
   });
   const client = new Client({ name: 'agent', version: '1' });
-  const closed = new Promise<void>((resolve) => {
-    client.onclose = resolve;
-  });
+  const closed = new Promise<void>((resolve) => (client.onclose = resolve));
   await client.connect(transport, { timeout: TIMEOUT_MS });
   t.teardown(() => client.close());
   return {
@@ -100,10 +96,8 @@ test('killed callers never overspend, and the budget matches the charges', async
   t.teardown(() => clock.close());
   const caller = await startPrepaidCaller(t, DEPOSIT, { databaseUrl });
   const { gateway, wallet, budgetPath } = caller;
-  const limits = { SPEECHGATE_MAX_TOTAL: usd(LIMIT), SPEECHGATE_MAX_PER_DAY: usd(LIMIT) };
-  const env = { ...caller.env, ...limits };
+  const env = { ...caller.env, ...{ SPEECHGATE_MAX_TOTAL: usd(LIMIT), SPEECHGATE_MAX_PER_DAY: usd(LIMIT) } };
   await Promise.all([startBridge, startMcp, startBridge].map((start) => spendAndDie(t, start, env)));
-
   // By the clock that is moved below: what was signed and not sent is set aside until its signature has ended.
   const budget = await openBudget(t, budgetPath, { totalMicroUsd: LIMIT }, () => Date.now());
   const before = await budget.read();
@@ -116,9 +110,7 @@ test('killed callers never overspend, and the budget matches the charges', async
   await clock.advance(`${LATER_MS} milliseconds`);
   const now = Date.now;
   Date.now = () => now() + LATER_MS;
-  t.teardown(() => {
-    Date.now = now;
-  });
+  t.teardown(() => (Date.now = now));
   const client = new Speechgate({
     baseUrl: gateway.url,
     pay: prepaid(wallet),
@@ -148,9 +140,7 @@ async function spendAndDie(t: Test, start: StartSpeaker, env: Readonly<Record<st
     let answersLeft = isLast ? Number.POSITIVE_INFINITY : Math.floor((Math.random() * CALLS) / KILL_POINTS);
     let isDead = false;
     let kill = () => {};
-    const killed = new Promise<void>((resolve) => {
-      kill = resolve;
-    });
+    const killed = new Promise<void>((resolve) => (kill = resolve));
     const call = async () => {
       for (;;) {
         if (isDead) return;
@@ -176,8 +166,7 @@ async function spendAndDie(t: Test, start: StartSpeaker, env: Readonly<Record<st
 }
 
 async function pendingHolds(db: Parameters<typeof audit>[0]): Promise<number> {
-  const rows = await db.selectFrom('transfer').select('id').where('state', '=', 'pending').execute();
-  return rows.length;
+  return (await db.selectFrom('transfer').select('id').where('state', '=', 'pending').execute()).length;
 }
 
 const usd = (microUsd: bigint): string => `${microUsd / 1_000_000n}.${String(microUsd % 1_000_000n).padStart(6, '0')}`;

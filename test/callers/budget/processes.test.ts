@@ -39,7 +39,6 @@ test('killed processes never overspend, and the file accounts for every purchase
   const charges = Object.fromEntries(sent.map((identifier) => [identifier, chargeOf(identifier)]));
   for (const { pending } of unsent) Object.assign(charges, { [pending?.identifier ?? '']: 0n });
   await budget.concludeLost(serviceThatCharged(charges));
-
   const last = startSpender(t, 'spend', path, String(limit));
   await last.said(/^has spent$/m, 120_000);
   await last.ended;
@@ -90,9 +89,7 @@ for (const end of ['goes on', 'is killed'] as const) {
     await child.said(/^holds$/m);
     child.process.kill('SIGSTOP');
     let isReserved = false;
-    const reservation = budget.reserve(prepaid(1n)).finally(() => {
-      isReserved = true;
-    });
+    const reservation = budget.reserve(prepaid(1n)).finally(() => (isReserved = true));
     const lock = await FileLock.open(`${path}.lock`);
     t.teardown(() => lock.close());
     await assert.rejects(lock.acquire(200), FileBusyError);
@@ -108,9 +105,8 @@ test('a full disk refuses new reservations and keeps the earlier ones', async (t
   const path = await budgetPath(t);
   const folder = dirname(path);
   const mount = 'mount -t tmpfs -o size=128k,mode=700 tmpfs "$0"';
-  if (spawnSync('unshare', ['-rm', 'sh', '-c', mount, folder]).status !== 0) {
+  if (spawnSync('unshare', ['-rm', 'sh', '-c', mount, folder]).status !== 0)
     return t.plan(0, 'it takes a mount in a user namespace, which this machine does not allow');
-  }
   const command = `${mount} && exec "$1" "$2" fillDisk "$3"`;
   const child = spawn('unshare', ['-rm', 'sh', '-c', command, folder, process.execPath, SPENDER, path], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -126,9 +122,7 @@ test('a full disk refuses new reservations and keeps the earlier ones', async (t
 function startSpender(t: Test, ...args: string[]) {
   const child = spawn(process.execPath, [SPENDER, ...args], { stdio: ['pipe', 'pipe', 'inherit'] });
   let output = '';
-  child.stdout.on('data', (chunk) => {
-    output += chunk;
-  });
+  child.stdout.on('data', (chunk) => (output += chunk));
   const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
   t.teardown(async () => {
     child.kill('SIGKILL');

@@ -22,7 +22,6 @@ async function spend(): Promise<void> {
   say('spends');
   await Promise.all(Array.from({ length: 4 }, buyAll));
   say('has spent');
-
   async function buyAll(): Promise<void> {
     for (;;) {
       const identifier = randomBytes(8).toString('hex');
@@ -64,9 +63,7 @@ async function fillDisk(): Promise<void> {
   while (!failure) {
     await budget.reserve(prepaid(1n)).then(
       (reservation) => void reserved.push(reservation),
-      (error) => {
-        failure = error;
-      },
+      (error) => (failure = error),
     );
   }
   const full = await budget.read();

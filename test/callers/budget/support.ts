@@ -6,8 +6,7 @@ import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 /** Where a budget of this test alone may be. */
 export async function budgetPath(t: Test): Promise<string> {
-  const folder = await temporaryFolder(t);
-  return join(folder, 'budget.jsonl');
+  return join(await temporaryFolder(t), 'budget.jsonl');
 }
 
 export async function openBudget(

@@ -30,9 +30,7 @@ async function start(t: Test, paths: Readonly<Record<string, RequestListener>>) 
     const answer = paths[path];
     if (answer) {
       open.count += 1;
-      response.on('close', () => {
-        open.count -= 1;
-      });
+      response.on('close', () => (open.count -= 1));
       return answer(request, response);
     }
     response.setHeader('content-type', 'application/json');
@@ -95,8 +93,7 @@ test('JSON error responses are limited to 1 MiB', async (t) => {
 
 test('streamed audio is limited by the length of its text', async (t) => {
   const { baseUrl, open } = await start(t, { '/tts': endless });
-  const client = new Speechgate({ baseUrl, pay: cardCredits('a') });
-  const speech = await client.speak(HELLO);
+  const speech = await new Speechgate({ baseUrl, pay: cardCredits('a') }).speak(HELLO);
   let bytes = 0;
   const error = await errorOf(
     (async () => {
@@ -104,16 +101,14 @@ test('streamed audio is limited by the length of its text', async (t) => {
     })(),
   );
   t.ok(error.cause instanceof TooLargeError, String(error.cause));
-  const most = maxAudioBytes(JSON.stringify({ ...HELLO, model: 'a' }).length);
-  t.ok(bytes > 0 && bytes <= most, String(bytes));
+  t.ok(bytes > 0 && bytes <= maxAudioBytes(JSON.stringify({ ...HELLO, model: 'a' }).length), String(bytes));
   await until(() => open.count === 0);
 });
 
 for (const flow of ['direct', 'prepaid'] as const) {
   test(`${flow}: audio is limited by the length of its text`, async (t) => {
     const { baseUrl, open } = await start(t, { '/x402/tts': endless });
-    const client = new Speechgate({ baseUrl, timeoutMs: 0 });
-    const error = await errorOf(client.resume(pendingOf(baseUrl, flow)));
+    const error = await errorOf(new Speechgate({ baseUrl, timeoutMs: 0 }).resume(pendingOf(baseUrl, flow)));
     t.ok(error instanceof OutcomeUnknownError, String(error));
     t.ok(error.cause instanceof TooLargeError, String(error.cause));
     await until(() => open.count === 0);
@@ -132,8 +127,7 @@ test('audio behind a link is limited by the length of its text', async (t) => {
     },
     '/tts/jobs/a/audio': endless,
   });
-  const client = new Speechgate({ baseUrl, timeoutMs: 0 });
-  const error = await errorOf(client.resume(pendingOf(baseUrl, 'prepaid')));
+  const error = await errorOf(new Speechgate({ baseUrl, timeoutMs: 0 }).resume(pendingOf(baseUrl, 'prepaid')));
   t.ok(error.cause instanceof TooLargeError, String(error.cause));
   await until(() => open.count === 0);
 });
@@ -142,11 +136,7 @@ test('audio that takes longer than an hour is aborted', async (t) => {
   let now = 0;
   t.intercept(performance, 'now', { value: () => now });
   let send: ReadableStreamDefaultController<Uint8Array> | undefined;
-  const body = new ReadableStream<Uint8Array>({
-    start: (controller) => {
-      send = controller;
-    },
-  });
+  const body = new ReadableStream<Uint8Array>({ start: (controller) => (send = controller) });
   const reader = boundedResponse(new Response(body), 1_000_000, undefined).body?.getReader();
   send?.enqueue(CHUNK);
   t.equal((await reader?.read())?.value?.length, CHUNK.length);

@@ -79,8 +79,7 @@ for (const [client, open] of Object.entries(CLIENTS)) {
       transaction: null,
       isReplay: false,
     });
-    t.equal(await balance(), 5_000_000n - PRICE);
-    t.equal(speech.contentType, 'audio/mpeg');
+    t.strictSame([await balance(), speech.contentType], [5_000_000n - PRICE, 'audio/mpeg']);
     t.equal(client.topUpLink({ amountCents: 700, account }), `${baseUrl}/top-up?amount=700&account=${account}`);
     t.ok((await client.voices()).voices.length > 0);
   });
@@ -134,12 +133,10 @@ test('errors have the class, code and way on of the service', async (t) => {
   t.strictSame([invalid.constructor, invalid.code], [InvalidRequestError, 'INVALID_SPEED']);
   const model = await errorOf(client.speak({ ...HELLO, model: 'none' }));
   t.strictSame([model.constructor, model.code], [InvalidRequestError, 'UNKNOWN_TTS_MODEL']);
-
   const unknown = { pay: cardCredits('3b241101-e2bb-4255-8caf-4136c566a962') };
   const unpaid = await errorOf((await openClient(unknown)).client.speak(HELLO));
   t.equal(unpaid.constructor, PaymentRequiredError);
   t.equal(unpaid.topUpUrl, `${baseUrl}/top-up?amount=500`);
-
   const noHeader = await openClient({ pay: cardCredits('ä') });
   t.match((await errorOf(noHeader.client.speak(HELLO))).message, /^accountId has .* You were not charged\.$/);
   const away = await openClient({ fetch: () => Promise.reject(new TypeError('fetch failed')) });
@@ -191,8 +188,7 @@ test('a durable purchase with an unknown outcome is resumed, and settled once', 
   const speech = await client.resume(pending);
   t.strictSame(await speech.bytes(), AUDIO);
   t.strictSame([speech.receipt.chargedMicroUsd, speech.receipt.isReplay], [PRICE, true]);
-  t.equal(told.at(-1), `settle ${PRICE}`);
-  t.equal(await balance(), 5_000_000n - PRICE);
+  t.strictSame([told.at(-1), await balance()], [`settle ${PRICE}`, 5_000_000n - PRICE]);
   for (const change of [{ baseUrl: 'https://b.example' }, { target: '/tts' }, { flow: 'direct' }])
     await t.rejects(client.resume({ ...pending, ...change }), { name: 'SpeechgateError' });
 });

@@ -19,7 +19,6 @@ import { PRICE, startX402Gateway, timesPaid } from '../../support/x402.ts';
 const { chain, skip } = await testChain();
 const HELLO = { text: 'Hello world' };
 const AUDIO = new Uint8Array(silentMp3(1000));
-
 const proxy = await startCuttingProxy(t);
 const gateway = skip ? undefined : await startX402Gateway(t, chain, { BASE_URL: proxy.url }, { worker: true });
 if (gateway) proxy.target = gateway.url;
@@ -34,8 +33,7 @@ async function buyCut(marker: string, cut: Cut, buy: () => Promise<Speech>): Pro
   const { upstream } = gateway as NonNullable<typeof gateway>;
   const broken = proxy.cutNext(marker, cut, upstream.waitForRequests(upstream.requests.length + 1));
   upstream.mode = (request, response) => {
-    const begin = cut.at === 'working' ? broken : Promise.resolve();
-    void begin.then(() => mp3()(request, response));
+    void (cut.at === 'working' ? broken : Promise.resolve()).then(() => mp3()(request, response));
   };
   const speech = await buy();
   await broken;

@@ -21,8 +21,7 @@ import { budgetPath, openBudget } from '../budget/support.ts';
 
 const SEED = Number(process.env.HOSTILE_SEED ?? 37);
 const ORDER = { text: 'Hello world' };
-const PRICE = 198n;
-const CAP = 12n * PRICE;
+const CAP = 12n * 198n;
 const CALLS = 16;
 /** Calls at a time. */
 const TOGETHER = 4;
@@ -152,9 +151,8 @@ async function round(t: Test, { hostile, gateway, program, flow, dice }: Round):
   const client = new Speechgate({ baseUrl: hostile.url, pay, trust, budget, timeoutMs: 100 });
   const call = await program(t, client, flow, path);
   hostile.isLying = true;
-  for (let calls = 0; calls < CALLS; calls += TOGETHER) {
+  for (let calls = 0; calls < CALLS; calls += TOGETHER)
     await Promise.all(Array.from({ length: TOGETHER }, () => call(dice)));
-  }
   hostile.isLying = false;
   const signed = hostile.signedBy(address);
   assert.ok(signed <= CAP, `seed ${SEED}: ${signed} signed of ${CAP}`);

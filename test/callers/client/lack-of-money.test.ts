@@ -64,14 +64,12 @@ for (const [details, way, problem, remedy] of OF_MONEY) {
       t.match(message, remedy);
       t.match(message, /You were not charged|Nothing was charged/);
     }
-    t.equal(command.exit, 3);
-    t.equal(bridge.type, 'insufficient_quota');
+    t.strictSame([command.exit, bridge.type], [3, 'insufficient_quota']);
     for (const message of [bridge.message, mcp]) t.ok(!message.includes('secret'), 'the bearer id stays here');
   });
 }
 
-const UNTIL = new Date('2026-11-29T02:10:30.000Z');
-const USED = { spentMicroUsd: 396n, reservedMicroUsd: 594n, reservedUntil: UNTIL };
+const USED = { spentMicroUsd: 396n, reservedMicroUsd: 594n, reservedUntil: new Date('2026-11-29T02:10:30.000Z') };
 const SPLIT =
   /0\.000396 USD is spent, 0\.000594 USD is reserved for purchases that may still be charged, signed ones until 2026-11-29T02:10:30Z\./;
 const UNCONFIRMED = /0\.000990 USD was signed for purchases that the service reports as not charged\./;

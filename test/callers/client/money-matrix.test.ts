@@ -10,7 +10,6 @@ import {
   directX402,
   type Flow,
   OutcomeUnknownError,
-  type PaymentWay,
   type PendingPurchase,
   prepaid,
   Speechgate,
@@ -28,10 +27,10 @@ import { testDatabase } from '../../support/database.ts';
 import { shiftDatabaseClock } from '../../support/database-clock.ts';
 import { mineSteadily } from '../../support/deposit.ts';
 import { testFacilitator } from '../../support/facilitator.ts';
-import { type Gateway, startGateway } from '../../support/gateway.ts';
+import { startGateway } from '../../support/gateway.ts';
 import { bookDeposit } from '../../support/prepaid.ts';
 import { projectFile } from '../../support/project.ts';
-import { type StubUpstream, testUpstream } from '../../support/stub-upstream.ts';
+import { testUpstream } from '../../support/stub-upstream.ts';
 import { startTcpProxy } from '../../support/tcp-proxy.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { unguarded } from '../../support/unguarded.ts';
@@ -46,20 +45,6 @@ const FLOWS: readonly Flow[] = ['card', 'direct', 'prepaid'];
 
 /** When the first answer is lost: before anything is written, once the payment is held or reserved, or at the end. */
 type Loss = 'before commit' | 'after commit' | 'after settle';
-
-/** The service under callers, which is taken away, changed and started again. */
-interface World {
-  readonly gateway: Gateway;
-  readonly upstream: StubUpstream;
-  /** Cuts the database off, or gives it back. */
-  database(isThere: boolean): void;
-  /** Sends what all buyers of a kind pay with at the same moment, while the database is cut off. */
-  readonly outage: Outage;
-  /** Starts the service again with these settings instead. */
-  restart(env: Record<string, string>): Promise<void>;
-  /** Lets time pass for callers, service and database. */
-  pass(seconds: number): Promise<void>;
-}
 
 /** Somebody who has bought once, whose answer was lost. */
 interface Buyer {
@@ -107,7 +92,10 @@ const realNow = Date.now;
 let offsetMs = 0;
 Date.now = () => realNow() + offsetMs;
 
-async function startWorld(t: Test): Promise<World> {
+type World = Awaited<ReturnType<typeof startWorld>>;
+
+/** The service under callers, which is taken away, changed and started again. */
+async function startWorld(t: Test) {
   const upstream = await testUpstream(t);
   const facilitator = await testFacilitator(t, chain);
   const { url: databaseUrl } = await testDatabase(t);
@@ -115,9 +103,7 @@ async function startWorld(t: Test): Promise<World> {
   const folder = await temporaryFolder(t);
   const keys = join(folder, 'keys.json');
   await writeFile(keys, JSON.stringify(rotateKeys(undefined, new Date(realNow()))));
-  t.teardown(() => {
-    offsetMs = 0;
-  });
+  t.teardown(() => (offsetMs = 0));
   const settings = {
     ...(await listening()),
     SIGNING_KEYS_FILE: keys,
@@ -141,11 +127,11 @@ async function startWorld(t: Test): Promise<World> {
     upstream,
     database,
     outage: new Outage(database),
-    restart: async (env) => {
+    restart: async (env: Record<string, string>) => {
       await gateway.app.close();
       gateway = await start(env);
     },
-    pass: async (seconds) => {
+    pass: async (seconds: number) => {
       offsetMs += seconds * 1000;
       await clock.advance(`${seconds} seconds`);
     },
@@ -176,8 +162,7 @@ function losing(world: World, loss: Loss): typeof fetch {
     const answer = fetch(request, { signal: left.signal });
     if (loss === 'after commit' && !headers.has('idempotency-key')) {
       // A deposit asks no upstream: its answer is lost at the end.
-      const isAtWork = until(() => world.upstream.requests.length > asked).catch(() => {});
-      await Promise.race([isAtWork, answer]);
+      await Promise.race([until(() => world.upstream.requests.length > asked).catch(() => {}), answer]);
       left.abort();
     }
     await answer.then((response) => response.arrayBuffer()).catch(() => {});
@@ -185,21 +170,15 @@ function losing(world: World, loss: Loss): typeof fetch {
   };
 }
 
-interface Payer {
-  readonly way: PaymentWay;
-  taken(): Promise<bigint>;
-}
-
-async function payerOf(world: World, flow: Flow): Promise<Payer> {
+async function payerOf(world: World, flow: Flow) {
   const { gateway } = world;
   if (flow === 'card') {
     const account = await gateway.fund(Number(FUNDS / 10_000n));
     return { way: cardCredits(account), taken: async () => FUNDS - (await world.gateway.balance(account)) };
   }
   const payer = await wallet(chain.client, flow === 'direct' ? FUNDS : 0n);
-  if (flow === 'direct') {
+  if (flow === 'direct')
     return { way: directX402(payer), taken: async () => FUNDS - (await usdcBalance(chain.client, payer.address)) };
-  }
   const address = payer.address.toLowerCase();
   await bookDeposit(gateway.db, address, FUNDS);
   return { way: prepaid(payer), taken: async () => FUNDS - ((await findWallet(world.gateway.db, address)) ?? 0n) };
@@ -231,8 +210,7 @@ const client: Start = async (t, world, flow, loss) => {
   const again = async () => {
     const open = isOver ? undefined : await budget.find(identifier);
     if (!open) return true;
-    const end = await client.resume(error.pending).catch((error) => error);
-    isOver = !(end instanceof OutcomeUnknownError);
+    isOver = !((await client.resume(error.pending).catch((error) => error)) instanceof OutcomeUnknownError);
     return isOver;
   };
   return { name: `client, ${flow}, ${loss}`, again, ...caller };
@@ -315,8 +293,7 @@ async function assertAgreed(world: World, buyers: readonly Buyer[]): Promise<voi
 const askAll = (buyers: readonly Buyer[]) => Promise.all(buyers.map(({ again }) => again()));
 
 async function changedCatalog(t: Test, change: (model: Record<string, unknown>) => object) {
-  const file = projectFile('src/config/catalog-default.json');
-  const catalog = JSON.parse(await readFile(file, 'utf8'));
+  const catalog = JSON.parse(await readFile(projectFile('src/config/catalog-default.json'), 'utf8'));
   return { CATALOG_FILE: await catalogFile(t, { ...catalog, models: catalog.models.map(change) }) };
 }
 

@@ -108,9 +108,8 @@ for (const flow of FLOWS) {
     for (const [status, code, details] of TELL_NOTHING) {
       await t.test(`${status} ${code}`, async (t) => {
         proxy.tamper = answer(flow, status, refusal(code, details));
-        for (const repeated of [pending, ended(pending)]) {
+        for (const repeated of [pending, ended(pending)])
           t.ok((await errorOf(flow.resume(client, repeated))) instanceof OutcomeUnknownError);
-        }
         t.equal(await client.resolveOutcome(ended(pending)), null);
       });
     }
@@ -221,10 +220,7 @@ test('R34: not_charged proves nothing a day after a prepaid nonce expired', asyn
   const pending = await lostPurchase(PREPAID);
   const client = open(PREPAID);
   proxy.tamper = answer(PREPAID, 400, refusal('INVALID_REQUEST', NOT_CHARGED));
-  t.strictSame(await client.resolveOutcome(ended(pending, DAY_SECONDS - 3600)), {
-    chargedMicroUsd: 0n,
-    speech: null,
-  });
+  t.strictSame(await client.resolveOutcome(ended(pending, DAY_SECONDS - 3600)), { chargedMicroUsd: 0n, speech: null });
   for (const seconds of [DAY_SECONDS, 7 * DAY_SECONDS]) {
     t.equal(await client.resolveOutcome(ended(pending, seconds)), null);
     t.ok((await errorOf(client.resume(ended(pending, seconds)))) instanceof OutcomeUnknownError);
@@ -270,12 +266,7 @@ function endingDirect() {
       return { ...offer, sign: signEnding };
     },
   };
-  return {
-    pay,
-    end: () => {
-      hasEnded = true;
-    },
-  };
+  return { pay, end: () => (hasEnded = true) };
 }
 
 const REFUSALS = [
@@ -311,8 +302,7 @@ test('prepaid: a service that denies its charges cannot exceed the cap', async (
   proxy.tamper = deny;
   for (let call = 0; call < 10; call += 1) await errorOf(client.speak(HELLO));
   proxy.tamper = undefined;
-  t.equal((await errorOf(client.speak(HELLO))).scope, 'client');
-  t.equal(await balance(), 1_000_000n - 5n * PRICE);
+  t.strictSame([(await errorOf(client.speak(HELLO))).scope, await balance()], ['client', 1_000_000n - 5n * PRICE]);
 });
 
 test('prepaid: after expiry, denied charges count in a second sum up to the cap', async (t) => {
@@ -331,8 +321,7 @@ test('prepaid: after expiry, denied charges count in a second sum up to the cap'
     aheadMs += 131_000;
   }
   proxy.tamper = undefined;
-  t.equal(taken, 5);
-  t.equal(await balance(), 1_000_000n - 5n * PRICE);
+  t.strictSame([taken, await balance()], [5, 1_000_000n - 5n * PRICE]);
   const { spentMicroUsd, unconfirmedTodayMicroUsd } = await budget.read();
   t.strictSame([spentMicroUsd, unconfirmedTodayMicroUsd], [0n, 5n * PRICE]);
   await budget.close();
@@ -378,8 +367,7 @@ test('a purchase that was never sent is released at once', async (t) => {
 
 for (const cap of ['a client', 'a budget file'] as const) {
   test(`card: a falling balance counts, whatever price and receipt say: ${cap}`, async (t) => {
-    const account = await gateway.fund(500);
-    const pay = cardCredits(account);
+    const pay = cardCredits(await gateway.fund(500));
     const path = await budgetPath(t);
     const limits = { totalMicroUsd: 3n * PRICE };
     const capped =

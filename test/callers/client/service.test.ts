@@ -58,10 +58,8 @@ test('a quote request sends the length and digest of the text, never the text', 
 test('models and voices are those of the catalog', async (t) => {
   const client = new Speechgate({ baseUrl });
   const { models, defaultModel } = await client.models();
-  t.strictSame(
-    models.map(({ id }) => id),
-    ['provider-a/tts-1', 'provider-a/tts-1-hd'],
-  );
+  const ids = models.map(({ id }) => id);
+  t.strictSame(ids, ['provider-a/tts-1', 'provider-a/tts-1-hd']);
   const { model, voices } = await client.voices();
   t.equal(model, defaultModel);
   t.ok(voices.length > 0);
@@ -84,8 +82,7 @@ test('feedback is signed by the wallet, and received', async (t) => {
   const feedback = { message: 'The voices are fine. ', category: 'other', details: { agent: 'a test' } } as const;
   const { feedbackId, notification } = await client.feedback(wallet, feedback);
   t.match(feedbackId, /^[0-9a-f-]{36}$/);
-  t.equal(notification, 'not_configured');
-  t.equal(wallet.signed, 1);
+  t.strictSame([notification, wallet.signed], ['not_configured', 1]);
 });
 
 test('a call that the way to pay does not allow is a typed error', async (t) => {
@@ -121,22 +118,18 @@ test('plain http is refused for other machines unless it is allowed', async (t) 
 
 test('an unreachable service and a failing service are different errors', async (t) => {
   await t.rejects(new Speechgate({ baseUrl: 'http://127.0.0.1:1' }).models(), { name: 'UnreachableError' });
-  proxy.tamper = (proxied) => {
-    Object.assign(proxied, { status: 503, json: { anything: 'else' } });
-  };
+  proxy.tamper = (proxied) => void Object.assign(proxied, { status: 503, json: { anything: 'else' } });
   const error = await new Speechgate({ baseUrl }).models().catch((error) => error);
   proxy.tamper = undefined;
   t.strictSame([error.name, error.status, error.code], ['ServiceUnavailableError', 503, 'UNKNOWN']);
 });
 
 const METADATA = '/.well-known/x402-service-metadata';
-
 const [current, next] = gateway.config.signingKeys as [SigningKey, SigningKey];
 const [stranger] = parseSigningKeys(JSON.stringify(rotateKeys(undefined, new Date())), new Date()) as [SigningKey];
 const [pin, nextPin] = pinsOf(gateway) as [PinnedKey, PinnedKey];
 const later = (ms: number) => new Date(Date.now() + ms).toISOString();
 const MINUTE = 60_000;
-
 const open = (trust = [pin]) => new Speechgate({ baseUrl: proxy.url, trust });
 const reasonOf = (promise: Promise<unknown>) =>
   promise.then(
@@ -231,13 +224,11 @@ test('a key rotation is followed only along keys that a trusted key vouches for'
   const client = open();
   await client.metadata();
   t.strictSame(client.trustedKeys.map(({ keyId }) => keyId).sort(), [current.keyId, next.keyId].sort());
-
   proxy.tamper = brief(rotated, next);
   await until(async () => (await client.metadata()).trust.keys[0]?.status === 'retiring');
   t.equal(await reasonOf(open().metadata()), 'wrong_key', 'without the step between');
   const [retiring] = client.trustedKeys;
   t.ok(Date.parse(retiring?.validUntil ?? '') > Date.now(), 'with its end');
-
   proxy.tamper = brief(rotated, stranger);
   await until(async () => (await reasonOf(client.metadata())) === 'wrong_key');
   proxy.tamper = brief(({ trust }) => void trust.keys.splice(0, 1), next);
@@ -270,7 +261,6 @@ test('replayed older metadata is refused, even with a trusted signature', async 
   Object.assign(old, { signature: signatureOf(old.payload, current) });
   proxy.tamper = ofMetadata(() => old);
   t.equal(await reasonOf(open().metadata()), 'none', 'by itself it holds');
-
   const client = open();
   proxy.tamper = brief(() => {}, current);
   await client.metadata();
@@ -298,9 +288,8 @@ test('a client waits 30 s longer than the service, and at least two minutes', as
     [{}, 120_000],
     [undefined, 120_000],
   ];
-  for (const [limits, ms] of cases) {
+  for (const [limits, ms] of cases)
     t.equal(await reading(limits).catalog.speechTimeoutMs(undefined), ms, JSON.stringify(limits));
-  }
 });
 
 test('the timeout of the service is read once, and again only after a failure', async (t) => {
@@ -326,9 +315,8 @@ const openWith = (options: any) => new Speechgate({ ...OPTIONS, ...options });
 
 for (const name of ['maxPerRequestMicroUsd', 'maxTotalMicroUsd']) {
   test(`a client refuses a ${name} that is not an amount`, async (t) => {
-    for (const value of NO_AMOUNTS) {
+    for (const value of NO_AMOUNTS)
       t.throws(() => openWith({ [name]: value }), { name: 'TypeError', message: new RegExp(name) });
-    }
     openWith({ [name]: 0n });
   });
 }
@@ -379,11 +367,9 @@ test('a purchase refuses an invalid cap and unknown options', async (t) => {
 
 test('a budget refuses invalid limits and unknown options', async (t) => {
   const path = await budgetPath(t);
-  for (const name of ['perCallMicroUsd', 'perDayMicroUsd', 'totalMicroUsd']) {
-    for (const value of NO_AMOUNTS) {
+  for (const name of ['perCallMicroUsd', 'perDayMicroUsd', 'totalMicroUsd'])
+    for (const value of NO_AMOUNTS)
       await t.rejects(openFileBudget(path, { [name]: value }), { name: 'TypeError', message: new RegExp(name) });
-    }
-  }
   // biome-ignore lint/suspicious/noExplicitAny: callers without types give anything.
   await t.rejects(openFileBudget(path, { perDay: 5n } as any), { name: 'TypeError', message: /perDay/ });
 });

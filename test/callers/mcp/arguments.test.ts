@@ -13,7 +13,6 @@ import { startPrepaidCaller } from '../../support/caller.ts';
 import { callerCommand } from '../../support/caller-command.ts';
 import { pinsOf } from '../../support/client.ts';
 import { description, silentMp3, silentWav } from '../../support/silent-audio.ts';
-
 import { SAID, talkativeService } from '../../support/talkative-service.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { openBudget } from '../budget/support.ts';
@@ -54,9 +53,8 @@ test('null, empty and blank arguments count as absent', async (t) => {
       t.equal(isError, false, `${tool} ${JSON.stringify(absent)}: ${text}`);
     }
   }
-  for (const absent of [undefined, {}, { model: null }, { model: '' }]) {
+  for (const absent of [undefined, {}, { model: null }, { model: '' }])
     t.equal((await call('list_voices', absent)).isError, false, JSON.stringify(absent));
-  }
   for (const absent of [undefined, {}]) t.equal((await call('balance', absent)).isError, false);
   const { input, voice, speed } = upstream.requests.at(-1)?.body ?? {};
   t.strictSame([input, voice, speed ?? 1], [TEXT, 'alloy', 1]);
@@ -79,16 +77,13 @@ test('numbers, booleans and amounts are read from text, amounts also from number
     const { isError, text } = await call('speak', { text: TEXT, maxUsd });
     t.equal(isError, false, `${maxUsd}: ${text}`);
   }
-  for (const maxUsd of ['$0.0001', 0.0001, 0, '0']) {
+  for (const maxUsd of ['$0.0001', 0.0001, 0, '0'])
     t.match((await call('speak', { text: TEXT, maxUsd })).text, /over the budget/, String(maxUsd));
-  }
   await writeFile(join(folder, 'mine.mp3'), 'mine');
-  for (const overwrite of ['false', 'False', false]) {
+  for (const overwrite of ['false', 'False', false])
     t.match((await call('speak', { text: TEXT, file: 'mine.mp3', overwrite })).text, /already exists/);
-  }
-  for (const overwrite of ['true', 'TRUE', true]) {
+  for (const overwrite of ['true', 'TRUE', true])
     t.equal((await call('speak', { text: TEXT, file: 'mine.mp3', overwrite })).isError, false);
-  }
   t.strictSame(await readFile(join(folder, 'mine.mp3')), Buffer.from(silentMp3(1000)));
 });
 
@@ -124,12 +119,10 @@ test('an invalid value names its argument and buys nothing', async (t) => {
     t.match(text, pattern, JSON.stringify(args));
     t.match(text, /Nothing was bought/, JSON.stringify(args));
   }
-  for (const args of [{}, { text: '' }, { text: null }, { text: 5 }]) {
+  for (const args of [{}, { text: '' }, { text: null }, { text: 5 }])
     t.match((await call('quote', args)).text, /text must.*Nothing was bought/, JSON.stringify(args));
-  }
   t.match((await call('list_voices', { model: 5 })).text, /model must.*Nothing was bought/);
-  t.equal(upstream.requests.length, 0);
-  t.equal(await balance(), 1_000_000n);
+  t.strictSame([upstream.requests.length, await balance()], [0, 1_000_000n]);
   t.strictSame(await readdir(folder), []);
 });
 
@@ -168,8 +161,7 @@ test('a file name that does not end in .mp3 is refused', async (t) => {
     t.match(text, /file must end in \.mp3.*Nothing was bought/, file);
   }
   t.equal(await readFile(join(folder, 'hi.mp3'), 'utf8'), 'mine');
-  t.equal(await readFile(join(folder, 'hi.wav'), 'utf8'), 'mine too');
-  t.equal(upstream.requests.length, 0);
+  t.strictSame([await readFile(join(folder, 'hi.wav'), 'utf8'), upstream.requests.length], ['mine too', 0]);
   for (const [file, written] of [
     ['one', 'one.mp3'],
     ['two.MP3', 'two.mp3'],
@@ -281,12 +273,8 @@ const skip = process.geteuid?.() !== 0 && 'only root may give files away';
 
 test('a folder or link of another user is not written to', { skip }, async (t) => {
   const root = await temporaryFolder(t);
-  const [own, foreign, planted, mine] = ['own', 'foreign', 'planted', 'mine'].map((name) => join(root, name)) as [
-    string,
-    string,
-    string,
-    string,
-  ];
+  const [own, foreign] = [join(root, 'own'), join(root, 'foreign')];
+  const [planted, mine] = [join(root, 'planted'), join(root, 'mine')];
   await mkdir(own);
   await mkdir(foreign);
   await chown(foreign, NOBODY, NOBODY);
@@ -320,8 +308,7 @@ test('the length of an MP3 is that of its frames at each sampling rate', async (
     [0xe3, 576, 11_025],
   ] as const) {
     const isMpeg1 = version === 0xfb;
-    const length = Math.floor(((isMpeg1 ? 144_000 : 72_000) * (isMpeg1 ? 128 : 64)) / rate);
-    const frame = Buffer.alloc(length);
+    const frame = Buffer.alloc(Math.floor(((isMpeg1 ? 144_000 : 72_000) * (isMpeg1 ? 128 : 64)) / rate));
     frame.set([0xff, version, isMpeg1 ? 0x90 : 0x80, 0]);
     near(secondsOf(Buffer.concat(Array.from({ length: 40 }, () => frame)), 'audio/mpeg'), (40 * samples) / rate);
   }
@@ -339,8 +326,6 @@ test('the length of a WAV is that of its data, even with an unknown size', async
 });
 
 test('bytes that are not audio have no length', async (t) => {
-  for (const type of ['audio/mpeg', 'audio/wav'] as const) {
-    t.equal(secondsOf(new Uint8Array(0), type), null);
-    t.equal(secondsOf(Buffer.alloc(2000, 0x5a), type), null);
-  }
+  for (const type of ['audio/mpeg', 'audio/wav'] as const)
+    t.strictSame([secondsOf(new Uint8Array(0), type), secondsOf(Buffer.alloc(2000, 0x5a), type)], [null, null]);
 });

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { type Test, test } from 'tap';
-import { cardCredits, directX402, type PaymentWay, prepaid, Speechgate } from '../../../src/callers/client/index.ts';
+import { cardCredits, directX402, prepaid, Speechgate } from '../../../src/callers/client/index.ts';
 import { type CallTool, startMcpAgent } from '../../support/agent.ts';
 import { startPrepaidCaller } from '../../support/caller.ts';
 import { testChain, wallet } from '../../support/chain.ts';
@@ -18,25 +18,18 @@ import { budgetPath, openBudget } from '../budget/support.ts';
 const PRICE = 198;
 const { chain, skip } = await testChain();
 
-interface Payer {
-  readonly pay: PaymentWay;
-  readonly gateway: Parameters<typeof pinsOf>[0] & { readonly upstream: StubUpstream };
-  /** Micro-USD. */
-  spent(): Promise<bigint>;
-}
-
-const FLOWS: Readonly<Record<'card' | 'prepaid' | 'direct', (t: Test) => Promise<Payer>>> = {
-  card: async (t) => {
+const FLOWS = {
+  card: async (t: Test) => {
     const gateway = await startCardGateway(t);
     const account = await gateway.fund(100);
     return { pay: cardCredits(account), gateway, spent: async () => 1_000_000n - (await gateway.balance(account)) };
   },
-  prepaid: async (t) => {
+  prepaid: async (t: Test) => {
     const gateway = await startPrepaidGateway(t, await listening());
     const payer = await fundedWallet(gateway, 1_000_000n);
     return { pay: prepaid(payer.wallet), gateway, spent: async () => 1_000_000n - (await payer.balance()) };
   },
-  direct: async (t) => {
+  direct: async (t: Test) => {
     const gateway = await startPaidGateway(t, chain);
     const payer = await wallet(chain.client, 1_000_000n);
     return { pay: directX402(payer), gateway, spent: async () => BigInt(PRICE * (await timesPaid(chain, payer))) };
@@ -57,16 +50,13 @@ async function startAgent(t: Test, flow: keyof typeof FLOWS, lateMs?: number) {
 /** Speech that the upstream answers once it is told to. */
 function heldBack(upstream: StubUpstream): () => void {
   let release = () => {};
-  const released = new Promise<void>((resolve) => {
-    release = resolve;
-  });
+  const released = new Promise<void>((resolve) => (release = resolve));
   upstream.mode = (request, response) => void released.then(() => mp3()(request, response));
   return release;
 }
 
 for (const flow of ['card', 'prepaid', 'direct'] as const) {
   const options = { skip: flow === 'direct' && skip };
-
   test(`${flow}: a canceled call that the agent repeats is paid once`, options, async (t) => {
     const { gateway, call, spent, budget } = await startAgent(t, flow);
     const release = heldBack(gateway.upstream);
@@ -88,7 +78,6 @@ for (const flow of ['card', 'prepaid', 'direct'] as const) {
     t.strictSame([spentMicroUsd, reservedMicroUsd], [BigInt(PRICE), 0n]);
     t.strictSame((await call('balance')).openPurchases, []);
   });
-
   test(`${flow}: two identical calls at the same time are one purchase`, options, async (t) => {
     const { gateway, call, spent } = await startAgent(t, flow);
     const release = heldBack(gateway.upstream);
@@ -105,8 +94,7 @@ for (const flow of ['card', 'prepaid', 'direct'] as const) {
 test('a call repeated after a slow response gets the same speech', async (t) => {
   const { call, spent } = await startAgent(t, 'prepaid', 0);
   await call('speak', { text: 'Hello world' });
-  const again = await call('speak', { text: 'Hello world' });
-  t.equal(again.receipt.isReplay, true);
+  t.equal((await call('speak', { text: 'Hello world' })).receipt.isReplay, true);
   t.equal(await spent(), BigInt(PRICE));
 });
 
