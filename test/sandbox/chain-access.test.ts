@@ -60,9 +60,8 @@ test('the chain answers only for its own host and secret path', { skip }, async 
   t.equal((await send(rpcUrl, READ, { host: 'evil.example' })).statusCode, 421);
   const { origin, pathname } = new URL(rpcUrl);
   t.match(pathname, /^\/[\w-]{43}$/);
-  for (const path of ['/', '/nowhere', pathname.slice(0, -1), `${pathname}/`, pathname.toUpperCase()]) {
+  for (const path of ['/', '/nowhere', pathname.slice(0, -1), `${pathname}/`, pathname.toUpperCase()])
     t.equal((await send(`${origin}${path}`, READ)).statusCode, 404, path);
-  }
 });
 
 test("the chain's address allows reads and payments but no control, also in a batch", { skip }, async (t) => {
@@ -85,30 +84,26 @@ test("the chain's address allows reads and payments but no control, also in a ba
     t.ok(statusCode === 400 || statusCode === 403, `${statusCode} ${JSON.stringify(body)}`);
   }
   t.equal(await chain.client.getBalance({ address: SOMEBODY }), 0n);
-
   const answer = await fetch(rpcUrl, { method: 'POST', headers: JSON_TYPE, body: JSON.stringify(GIFT) });
   const { id, error } = (await answer.json()) as { id: number; error: { code: number; message: string } };
   t.strictSame([id, error.code], [2, -32601]);
   t.match(error.message, /^The method anvil_setBalance is not allowed\. .* Nothing was sent to the chain\.$/);
-
   const batch = await fetch(rpcUrl, { method: 'POST', headers: JSON_TYPE, body: JSON.stringify([READ, READ]) });
   t.equal(batch.status, 200);
-  const results = (await batch.json()) as { result: string }[];
-  t.strictSame(
-    results.map(({ result }) => Number(result)),
-    [CHAIN_ID, CHAIN_ID],
-  );
+  const told = ((await batch.json()) as { result: string }[]).map(({ result }) => Number(result));
+  t.strictSame(told, [CHAIN_ID, CHAIN_ID]);
 });
 
 test('the chain listens only on its address and on a socket in its private folder', { skip }, async (t) => {
   const { dataDir, socketPath, pid } = chain;
-  const listening = execFileSync('ss', ['-Hltnp']).toString().split('\n');
-  const own = listening.filter((line) => line.includes(`pid=${pid},`));
+  const own = execFileSync('ss', ['-Hltnp'])
+    .toString()
+    .split('\n')
+    .filter((line) => line.includes(`pid=${pid},`));
   const addresses = own.map((line) => line.trim().split(/\s+/)[3] ?? '');
   t.equal(addresses.length, 1);
-  for (const address of addresses) {
+  for (const address of addresses)
     await t.rejects(fetch(`http://${address}/`, { method: 'POST', headers: JSON_TYPE, body: JSON.stringify(READ) }));
-  }
   t.ok(socketPath.startsWith(join(dataDir, 'chain')));
 });
 
@@ -140,7 +135,6 @@ for (const condition of ['answers', 'hangs'] as const) {
       // A process goes on for a moment after the signal was sent.
       await until(async () => /\) T /.test(await readFile(`/proc/${left}/stat`, 'utf8')));
     }
-
     const chain = await start(t, { dataDir });
     t.equal(chain.rpcUrl, url);
     t.not(chain.pid, left);

@@ -114,8 +114,7 @@ for (const [overload, argumentsOf] of Object.entries(signatureArguments)) {
       { eventName: 'AuthorizationUsed', args: { authorizer: payer.address, nonce } },
       { eventName: 'Transfer', args: { from: payer.address, to: payee.address, value: 600n } },
     ]);
-    t.equal(await balance(payee), 600n);
-    t.equal(await read('authorizationState', payer.address, nonce), true);
+    t.strictSame([await balance(payee), await read('authorizationState', payer.address, nonce)], [600n, true]);
     await t.rejects(submit(), /FiatTokenV2: authorization is used or canceled/);
     t.strictSame(await usesOfAuthorizations(chain.client, payer.address), [hash]);
   });
@@ -172,7 +171,6 @@ test("an invalid authorization is refused with the real token's reason", { skip 
     /FiatTokenV2: invalid signature/,
   );
   await refuse(await signAuthorization(payer, { to, value: 1001n }), /ERC20: transfer amount exceeds balance/);
-
   const signed = await signAuthorization(payer, { to, value: 1n });
   const tampered = { ...signed, authorization: { ...signed.authorization, value: 2n } };
   await refuse(tampered, /FiatTokenV2: invalid signature/);

@@ -18,31 +18,24 @@ test('R25: balances, logs, contracts and the port survive a stop, and time goes 
   const first = await start(t, { dataDir });
   await fund(first.client, SOMEBODY, { usdc: 5n, ether: 7n });
   const head = await first.client.getBlockNumber();
-
   await t.test('the chain listens on loopback only, and its files are private to the owner', async (t) => {
     const sockets = (await readFile('/proc/net/tcp', 'utf8')).split('\n').map((line) => line.trim().split(/\s+/));
     const port = Number(new URL(first.rpcUrl).port).toString(16).toUpperCase().padStart(4, '0');
     const listening = sockets.filter(([, local, , state]) => state === '0A' && local?.endsWith(`:${port}`));
-    t.strictSame(
-      listening.map(([, local]) => local),
-      [`0100007F:${port}`],
-    );
+    const told = listening.map(([, local]) => local);
+    t.strictSame(told, [`0100007F:${port}`]);
     t.equal((await stat(join(dataDir, 'chain'))).mode & 0o777, 0o700);
     t.ok((await readdir(join(dataDir, 'chain'))).includes('state.json'));
   });
-
   await first.stop();
   t.equal(await findAnvil(join(dataDir, 'chain')), undefined);
-
   const second = await start(t, { dataDir });
   t.equal(second.rpcUrl, first.rpcUrl);
-  t.equal(await balance(second.client), 5n);
-  t.equal(await second.client.getBalance({ address: SOMEBODY }), 7n);
+  t.strictSame([await balance(second.client), await second.client.getBalance({ address: SOMEBODY })], [5n, 7n]);
   t.ok((await second.client.getBlockNumber()) >= head);
   const logs = await second.client.getLogs({ address: ASSET, fromBlock: 0n });
   t.equal(logs.length, 1);
-  const hash = logs[0]?.transactionHash ?? '0x';
-  t.equal((await second.client.getTransactionReceipt({ hash })).status, 'success');
+  t.equal((await second.client.getTransactionReceipt({ hash: logs[0]?.transactionHash ?? '0x' })).status, 'success');
   const { timestamp } = await second.client.getBlock();
   t.ok(Math.abs(Number(timestamp) - Date.now() / 1000) < 60);
   await fund(second.client, SOMEBODY, { usdc: 5n });
@@ -57,7 +50,6 @@ test('persisted state survives kill -9 of the chain, and block numbers are not r
   await first.client.mine({ blocks: 10 });
   const seen = await first.client.getBlockNumber();
   await kill(first);
-
   const second = await start(t, { dataDir });
   t.equal(await balance(second.client), 5n);
   t.ok((await second.client.getBlockNumber()) >= seen);
@@ -71,7 +63,6 @@ test('a state of tens of megabytes is persisted and restored', { skip }, async (
     await first.client.setCode({ address, bytecode: `0x${randomBytes(500_000).toString('hex')}` });
   await first.stop();
   t.ok((await stat(join(dataDir, 'chain/state.json'))).size > 20_000_000);
-
   const second = await start(t, { dataDir });
   for (const address of accounts) t.equal((await second.client.getCode({ address }))?.length, 2 + 2 * 500_000);
 });
@@ -79,8 +70,7 @@ test('a state of tens of megabytes is persisted and restored', { skip }, async (
 test('a damaged state file is named and not overwritten', { skip }, async (t) => {
   const dataDir = await sandboxFolder(t);
   const file = join(dataDir, 'chain/state.json');
-  const first = await start(t, { dataDir });
-  await first.stop();
+  await (await start(t, { dataDir })).stop();
   const whole = await readFile(file, 'utf8');
   for (const damaged of ['', whole.slice(0, whole.length / 2), 'null']) {
     await writeFile(file, damaged);
@@ -106,6 +96,5 @@ test('a missing anvil is reported in the result', async (t) => {
   assert.ok(!result.available);
   t.match(result.reason, /^anvil, which runs the local chain, is not installed \(sunos-/);
   Object.defineProperty(process, 'platform', original);
-
   t.match((await whyUnrunnable(join(dataDir, 'absent'))) ?? '', /ENOENT/);
 });

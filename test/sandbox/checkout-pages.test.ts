@@ -7,9 +7,8 @@ test("R19: the page escapes text, and its policy limits forms to the merchant's 
   const page = await get(urlOf(await stripe.checkout.sessions.create(order)));
   t.equal(page.status, 200);
   const text = await page.text();
-  for (const part of ['<h1>Pay Speechgate</h1>', '$12.50', 'Speech &lt;credits&gt;', 'Sandbox', '<html lang="en">']) {
+  for (const part of ['<h1>Pay Speechgate</h1>', '$12.50', 'Speech &lt;credits&gt;', 'Sandbox', '<html lang="en">'])
     t.ok(text.includes(part), part);
-  }
   t.notMatch(text, /<script/);
   const { headers } = page;
   const policy = headers.get('content-security-policy') ?? '';
@@ -17,10 +16,8 @@ test("R19: the page escapes text, and its policy limits forms to the merchant's 
   t.match(policy, /form-action 'self' http:\/\/127\.0\.0\.1:8080(;|$)/);
   t.match(policy, /frame-ancestors 'none'/);
   const names = ['x-content-type-options', 'x-frame-options', 'referrer-policy', 'cache-control'];
-  t.strictSame(
-    names.map((name) => headers.get(name)),
-    ['nosniff', 'DENY', 'no-referrer', 'no-store'],
-  );
+  const told = names.map((name) => headers.get(name));
+  t.strictSame(told, ['nosniff', 'DENY', 'no-referrer', 'no-store']);
 });
 
 test('a declined card pays nothing, and the buyer may retry or go back', async (t) => {
@@ -34,7 +31,6 @@ test('a declined card pays nothing, and the buyer may retry or go back', async (
   t.ok(text.includes('href="http://127.0.0.1:8080/top-up?amount=1250&amp;account=x"'));
   t.equal((await stripe.checkout.sessions.retrieve(session.id)).payment_status, 'unpaid');
   t.equal((await choose(urlOf(session), 'accepted')).status, 303);
-
   const paid = await (await get(urlOf(session))).text();
   t.match(paid, /Already paid/);
   t.ok(paid.includes(`href="http://127.0.0.1:8080/top-up/complete?session_id=${session.id}"`));
@@ -72,7 +68,6 @@ test('purchases can be refunded and disputed on the dashboard', async (t) => {
   const { session, intent } = await purchase(stripe);
   t.ok((await page()).includes(session));
   t.notMatch(await page(), /<script/);
-
   const refunded = await send({ id: session, action: 'refund', amount: '250' });
   t.strictSame([refunded.status, refunded.headers.get('location')], [303, '/dashboard']);
   const [refund] = (await stripe.refunds.list({ payment_intent: intent })).data;
@@ -80,7 +75,6 @@ test('purchases can be refunded and disputed on the dashboard', async (t) => {
   t.match(await page(), /Refund of \$2\.50: succeeded/);
   await send({ id: String(refund?.id), action: 'settle', status: 'failed' });
   t.equal((await chargeOf(stripe, intent)).amount_refunded, 0);
-
   await send({ id: session, action: 'dispute', amount: '1250' });
   const [dispute] = (await stripe.disputes.list({ payment_intent: intent })).data;
   t.equal(await balanceOf(stripe), 0);
@@ -90,12 +84,9 @@ test('purchases can be refunded and disputed on the dashboard', async (t) => {
   await send({ id: String(dispute?.id), action: 'decide', status: 'won' });
   t.match(await page(), /Dispute of \$12\.50: won/);
   t.equal(await balanceOf(stripe), 1250);
-
-  const foreign = await send({ id: session, action: 'refund' }, { 'sec-fetch-site': 'cross-site' });
-  t.equal(foreign.status, 403);
+  t.equal((await send({ id: session, action: 'refund' }, { 'sec-fetch-site': 'cross-site' })).status, 403);
   t.equal((await send({ id: 'cs_none', action: 'refund' })).status, 404);
-  t.equal((await send({ id: session, action: 'steal' })).status, 400);
-  t.equal(await balanceOf(stripe), 1250);
+  t.strictSame([(await send({ id: session, action: 'steal' })).status, await balanceOf(stripe)], [400, 1250]);
 });
 
 test('a bank payment is pending until it arrives or is refused on the dashboard', async (t) => {

@@ -22,9 +22,7 @@ test('confirmed sessions survive a kill, and the address stays the same', async 
   const other = await stripe.checkout.sessions.create(order);
   t.equal((await choose(urlOf(session), 'accepted')).status, 303);
   await child.stop('SIGKILL');
-
-  const again = await testCheckout(t, dataDir);
-  t.equal(again.origin, origin);
+  t.equal((await testCheckout(t, dataDir)).origin, origin);
   t.equal((await stripe.checkout.sessions.retrieve(session.id)).payment_status, 'paid');
   t.equal((await stripe.checkout.sessions.retrieve(other.id)).status, 'open');
   t.equal((await stripe.checkout.sessions.create(order, { idempotencyKey: 'once' })).id, session.id);
@@ -40,7 +38,6 @@ test('payments, refunds and disputes survive a restart after a partial write', a
   const balance = (await first.stripe.balanceTransactions.list()).data;
   await first.close();
   await appendFile(join(dataDir, 'checkout.json'), '[{"id":"re_cut');
-
   const second = await testCheckout(t, dataDir);
   t.equal((await second.stripe.refunds.retrieve(refund.id)).status, 'pending');
   t.equal((await second.stripe.disputes.retrieve(dispute.id)).amount, 100);
@@ -48,7 +45,6 @@ test('payments, refunds and disputes survive a restart after a partial write', a
   t.strictSame((await second.stripe.balanceTransactions.list()).data, balance);
   await second.settleRefund(refund.id, 'failed');
   await second.close();
-
   const third = await testCheckout(t, dataDir);
   t.equal((await third.stripe.refunds.retrieve(refund.id)).status, 'failed');
   t.equal(await balanceOf(third.stripe), 1150);

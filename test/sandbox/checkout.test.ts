@@ -12,7 +12,6 @@ test('payment redirects to the success URL and creates intent, charge and transa
   t.equal(answer.status, 303);
   const target = `http://127.0.0.1:8080/top-up/complete?session_id=${session.id}`;
   t.equal(answer.headers.get('location'), target);
-
   const paid = await stripe.checkout.sessions.retrieve(session.id);
   t.strictSame([paid.status, paid.payment_status, paid.url], ['complete', 'paid', null]);
   const intent = await stripe.paymentIntents.retrieve(String(paid.payment_intent));
@@ -24,7 +23,6 @@ test('payment redirects to the success URL and creates intent, charge and transa
   const [received] = (await stripe.balanceTransactions.list({ source: charge.id })).data;
   t.strictSame([received?.type, received?.amount, received?.fee, received?.net], ['charge', 1250, 0, 1250]);
   t.equal(charge.balance_transaction, received?.id);
-
   t.equal((await choose(urlOf(session), 'accepted')).headers.get('location'), target);
   t.equal(await balanceOf(stripe), 1250, 'nothing is paid twice');
 });
@@ -34,7 +32,6 @@ test('a session expires on request or by its time and can no longer be paid', as
   const told = await stripe.checkout.sessions.create(order);
   t.equal((await stripe.checkout.sessions.expire(told.id)).status, 'expired');
   await assert.rejects(stripe.checkout.sessions.expire(told.id), { type: 'StripeInvalidRequestError' });
-
   const brief = await stripe.checkout.sessions.create(order);
   t.teardown(() => mock.reset());
   mock.timers.enable({ apis: ['Date'], now: (brief.expires_at - 1) * 1000 });

@@ -39,16 +39,13 @@ test('a payment signed by the official client is verified, settled and transferr
   const payload = await pay(payer, offer);
   t.strictSame(await official.verify(payload, offer), { isValid: true, payer: payer.address });
   t.equal(await paid(), 0n);
-
   const settled = await official.settle(payload, offer);
   const { transaction } = settled;
   t.strictSame(settled, { success: true, transaction, network: 'eip155:8453', payer: payer.address });
   t.strictSame(await uses(), [transaction]);
   t.strictSame(facilitator.broadcasts, [transaction]);
-  t.equal(await paid(), PRICE);
-  t.equal(await usdcBalance(chain.client, payer.address), 1000n - PRICE);
+  t.strictSame([await paid(), await usdcBalance(chain.client, payer.address)], [PRICE, 1000n - PRICE]);
   t.ok((await chain.client.getTransactionReceipt({ hash: transaction as Hex })).from !== payee.address);
-
   t.strictSame(
     facilitator.calls.map(({ endpoint, redirected }) => ({ endpoint, redirected })),
     [
@@ -67,13 +64,11 @@ test('an invalid payment is refused at verify and settle with the official reaso
   const stranger = await wallet(chain.client, 1000n);
   const poor = await wallet(chain.client, PRICE - 1n);
   const terms = { to, value: PRICE };
-
   const used = await signAuthorization(payer, terms);
   await included(chain.client, submitAuthorization(chain.client, payee, used));
   const canceled = await signAuthorization(payer, terms);
   await included(chain.client, cancelAuthorization(chain.client, payer, canceled.authorization.nonce));
   const before = await paid();
-
   const signed = (signer: LocalAccount, changes: Partial<Authorization> = {}) =>
     signAuthorization(signer, { ...terms, ...changes });
   for (const [authorization, reason] of [
@@ -102,9 +97,7 @@ test('concurrent settlements serve ten wallets and use one authorization once', 
   const payloads = await Promise.all(payers.map((each) => pay(each, offer)));
   const settled = await Promise.all(payloads.map((payload) => official.settle(payload, offer)));
   t.strictSame(new Set(settled.map(({ success }) => success)), new Set([true]));
-  t.equal(new Set(facilitator.broadcasts).size, 10);
-  t.equal(await paid(), 10n * PRICE);
-
+  t.strictSame([new Set(facilitator.broadcasts).size, await paid()], [10, 10n * PRICE]);
   const payload = await pay(payer, offer);
   const results = await Promise.all([1, 2, 3].map(() => official.settle(payload, offer)));
   const reasons = results.map(({ success, errorReason }) => (success ? 'success' : errorReason)).sort();
@@ -118,7 +111,6 @@ test('a transaction left in the pool is settlement_pending, and a retry settles 
   const pending = await withoutMining(chain.client, () => official.settle(payload, offer));
   t.strictSame([pending.success, pending.errorReason], [false, 'settlement_pending']);
   t.strictSame(facilitator.broadcasts, [pending.transaction]);
-
   await included(chain.client, Promise.resolve(pending.transaction as Hex));
   t.strictSame(await official.settle(payload, offer), {
     success: true,
@@ -126,8 +118,7 @@ test('a transaction left in the pool is settlement_pending, and a retry settles 
     network: 'eip155:8453',
     payer: payer.address,
   });
-  t.equal(await paid(), PRICE);
-  t.equal(facilitator.broadcasts.length, 1);
+  t.strictSame([await paid(), facilitator.broadcasts.length], [PRICE, 1]);
 });
 
 test('/supported names scheme, network and signer', { skip }, async (t) => {

@@ -53,14 +53,11 @@ test('a planted database is not started, and the error names --adopt', async (t)
     start(t, { dataDir }),
     /^.*postgres is not in .*, the list of databases that this user's sandboxes made.* not started\. .*--adopt/,
   );
-  t.equal(existsSync(join(dataDir, 'postgres/cluster/data/postmaster.pid')), false);
-  t.equal(existsSync(canary), false);
-
+  t.strictSame([existsSync(join(dataDir, 'postgres/cluster/data/postmaster.pid')), existsSync(canary)], [false, false]);
   const sandbox = startChild(t, 'src/sandbox/main.ts', { DATA_DIR: dataDir });
   t.equal(await sandbox.ended(), 78, sandbox.output());
   t.match(sandbox.output(), /--adopt/);
   t.notMatch(sandbox.output(), /^\s+at /m, 'no stack');
-
   await t.test('an adopted one starts now and later', async (t) => {
     await (await start(t, { dataDir, adopt: true })).stop();
     await (await start(t, { dataDir })).stop();
@@ -79,7 +76,6 @@ test('a database is trusted only at its place, neither copied nor replaced', asy
   const { uid, gid } = await stat(join(mine, 'postgres'));
   await chownAll(join(copy, 'postgres'), uid, gid);
   await t.rejects(home(copy), /is not in .*, the list of databases that this user's sandboxes made/);
-
   await rm(join(mine, 'postgres'), { recursive: true });
   await cp(join(other, 'postgres'), join(mine, 'postgres'), { recursive: true });
   await chownAll(join(mine, 'postgres'), uid, gid);

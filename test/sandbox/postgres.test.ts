@@ -18,7 +18,6 @@ test('the data and the port survive a stop, and stop() ends the server', async (
   await query(first.url, "create table kept as select 'é' as word");
   await first.stop();
   t.equal(await findPostmaster(data()), undefined);
-
   const second = await start(t, { dataDir });
   t.equal(second.url, first.url);
   t.strictSame(await query(second.url, 'select upper(word) as word from kept'), [{ word: 'É' }]);
@@ -37,7 +36,6 @@ test('the server accepts over 100 connections, from loopback with the password o
   t.equal(setting.unix_socket_directories, data);
   t.equal((await stat(data)).mode & 0o777, 0o700);
   t.strictSame(await query(nearUrl, 'select inet_client_addr() as address'), [{ address: null }]);
-
   const stranger = new URL(url);
   stranger.password = 'guessed';
   await t.rejects(query(stranger.href, 'select 1'), { code: '28P01' });
@@ -61,7 +59,6 @@ test('a server orphaned by a killed process group is replaced on its port', asyn
   await query(before, 'create table left_behind as select 3 as n');
   const left = await findPostmaster(data());
   await child.stop('SIGKILL');
-
   const { url, stop } = await start(t, { dataDir });
   t.equal(url, before);
   t.not((await findPostmaster(data()))?.pid, left?.pid);
@@ -76,8 +73,7 @@ test('after kill -9 of the server the next start recovers committed data', async
   const running = await findPostmaster(data());
   assert.ok(running);
   process.kill(running.pid, 'SIGKILL');
-  const again = await start(t, { dataDir });
-  t.strictSame(await query(again.url, 'select n from committed'), [{ n: 7 }]);
+  t.strictSame(await query((await start(t, { dataDir })).url, 'select n from committed'), [{ n: 7 }]);
 });
 
 test('a server that is killed while it stops counts as stopped', async (t) => {
@@ -89,8 +85,7 @@ test('a server that is killed while it stops counts as stopped', async (t) => {
   const untilGone = `while kill -0 ${pid} 2> /dev/null; do sleep 0.01; done`;
   await writeFile(pgCtl, `#!/bin/sh\nkill -9 ${pid}\n${untilGone}\nexit 1\n`, { mode: 0o755 });
   await shutDownPostmaster({ postgres: '', logFile: '', pgCtl, account, data: data() });
-  const again = await start(t, { dataDir });
-  await query(again.url, 'select 1');
+  await query((await start(t, { dataDir })).url, 'select 1');
 });
 
 test('a stale process id of another program neither blocks the start nor is killed', async (t) => {
@@ -133,7 +128,6 @@ test('an interrupted initialization of a cluster starts again', async (t) => {
   }
   await child.stop('SIGKILL');
   t.equal(existsSync(unfinished), true);
-
   const { url } = await start(t, { dataDir: directory });
   await query(url, 'select 1');
   t.equal(existsSync(unfinished), false);
@@ -162,7 +156,6 @@ test('the programs are copied if npm made no links or the server cannot reach th
     filter: (source) => !/libpq\.so(\.5)?$/.test(source),
   });
   await chmod(join(directory, 'native/lib'), 0o555);
-
   const binaries = await serverBinaries(home, account, () => undefined, directory);
   t.equal(dirname(dirname(dirname(dirname(binaries.initdb)))), home);
   const initdb = spawn(binaries.initdb, ['--version'], { stdio: ['ignore', 'pipe', 'inherit'] });

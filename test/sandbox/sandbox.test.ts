@@ -126,10 +126,8 @@ for (const [record, line] of [
 test('a warning stays a line of JSON, and requests of the start are not printed', async (t) => {
   const warning = '{"level":"warn","msg":"x"}\n';
   const others = ['{"level":"info","msg":"x"}\n', '{"level":"info","msg":"request","ms":1}\n'];
-  t.strictSame(
-    [warning, ...others].map((line) => lineForPeople(line, false)),
-    [warning, '', ''],
-  );
+  const told = [warning, ...others].map((line) => lineForPeople(line, false));
+  t.strictSame(told, [warning, '', '']);
 });
 
 test('a Node.js that is too old is named with the version that is needed', async (t) => {

@@ -3,13 +3,11 @@ import { FLITE_SAMPLE_RATE, Flite, loadEngine, recipeOf, VOICES } from '../../..
 import { medianPitch } from './sound.ts';
 
 const SENTENCE = 'The quick brown fox jumps over the lazy dog, and then it runs away.';
-
 const engine = await loadEngine();
 const flite = new Flite(engine);
 
 for (const voice of VOICES) {
   const recipe = recipeOf(voice);
-
   test(`${voice}: stretching changes the duration and keeps the pitch`, async (t) => {
     const plain = flite.speak(SENTENCE, recipe, 1);
     const plainPitch = pitchOf(plain);
@@ -42,9 +40,8 @@ test('a run that grows the memory does not affect the next', async (t) => {
 });
 
 test('text that looks like options is spoken, not obeyed', async (t) => {
-  for (const text of ['-voice kal', '--help', '-lv', '-o /tmp/other.wav', '-ssml <speak>hello</speak>']) {
+  for (const text of ['-voice kal', '--help', '-lv', '-o /tmp/other.wav', '-ssml <speak>hello</speak>'])
     t.ok(flite.speak(text, recipeOf('alloy'), 1).length > 0.4 * FLITE_SAMPLE_RATE, text);
-  }
 });
 
 test('an unknown voice always gets the recipe of the same known one', async (t) => {

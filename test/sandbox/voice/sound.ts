@@ -9,20 +9,7 @@ const QUIET = 0.02;
 
 /** Decodes with ffmpeg, an implementation that shares nothing with the encoder. Samples from -1 to 1 at DECODED_SAMPLE_RATE. */
 export function decode(mp3: Uint8Array): Float32Array {
-  const options = [
-    '-v',
-    'error',
-    '-xerror',
-    '-i',
-    'pipe:0',
-    '-f',
-    'f32le',
-    '-ac',
-    '1',
-    '-ar',
-    `${DECODED_SAMPLE_RATE}`,
-    '-',
-  ];
+  const options = `-v error -xerror -i pipe:0 -f f32le -ac 1 -ar ${DECODED_SAMPLE_RATE} -`.split(' ');
   const raw = Uint8Array.from(execFileSync('ffmpeg', options, { input: mp3, maxBuffer: 2 ** 28 }));
   return new Float32Array(raw.buffer);
 }

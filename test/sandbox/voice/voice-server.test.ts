@@ -8,7 +8,6 @@ import { startChild } from '../../support/child.ts';
 import { readMp3 } from './mp3-frames.ts';
 
 const CHARACTERS = 4096;
-
 const fill = (pattern: string): string => pattern.repeat(Math.ceil(CHARACTERS / pattern.length)).slice(0, CHARACTERS);
 
 /** Texts that the voice can't read, as it knows English only. */
@@ -52,11 +51,8 @@ test("OpenAI's client gets the speech that it requests", async (t) => {
   t.equal(response.headers.get('content-type'), 'audio/mpeg');
   const { seconds } = readMp3(new Uint8Array(await response.arrayBuffer()));
   t.ok(seconds > 2 && seconds < 6, `${seconds} s`);
-  const models = await openai.models.list();
-  t.strictSame(
-    models.data.map(({ id }) => id),
-    ['tts-1', 'tts-1-hd'],
-  );
+  const ids = (await openai.models.list()).data.map(({ id }) => id);
+  t.strictSame(ids, ['tts-1', 'tts-1-hd']);
 });
 
 test("an invalid request is 400 in OpenAI's format and names the field", async (t) => {

@@ -57,13 +57,11 @@ test('R43: text with nothing to speak is a short silence', async (t) => {
 test('an aborted utterance frees its thread for the next one', async (t) => {
   const voice = startVoice(t, 1);
   const reference = await speak(voice, { text: 'Hello world.' });
-
   const whileSpeaking = new AbortController();
   const audio = await voice.speak(LONG, whileSpeaking.signal);
   whileSpeaking.abort();
   await t.rejects(audio.toArray());
   t.strictSame(await speak(voice, { text: 'Hello world.' }), reference);
-
   const beforeTheFirstPiece = new AbortController();
   const starting = voice.speak(LONG, beforeTheFirstPiece.signal);
   setImmediate(() => beforeTheFirstPiece.abort());
@@ -80,14 +78,12 @@ test('a reader that stops early frees its thread', async (t) => {
 test('an utterance is refused if it waits too long or the queue is full', async (t) => {
   const voice = startVoice(t, 1, 50);
   const held = await voice.speak(LONG, never());
-  const refused = Array.from({ length: 17 }, () => assert.rejects(speak(voice, { text: 'Hello' }), BusyError));
-  await Promise.all(refused);
+  await Promise.all(Array.from({ length: 17 }, () => assert.rejects(speak(voice, { text: 'Hello' }), BusyError)));
   held.destroy();
   t.ok((await speak(voice, { text: 'Hello' })).length > 1000);
 });
 
 const SENTENCE = 'The quick brown fox jumps over the lazy dog, and then it runs away.';
-
 const needsFfmpeg = { skip: missingProgram('ffmpeg') ?? false };
 
 test("the voices are the catalog's nine", async (t) => {
@@ -121,7 +117,6 @@ test('the voices are audible and can be told apart', needsFfmpeg, async (t) => {
   const decoded = await Promise.all(
     VOICES.map(async (name) => ({ name, samples: decode(await speak(voice, { text: SENTENCE, voice: name })) })),
   );
-
   await t.test('every two differ in pitch by 4 percent or more', async (t) => {
     const pitches = decoded.map(({ name, samples }) => ({ name, pitch: medianPitch(samples, DECODED_SAMPLE_RATE) }));
     pitches.sort((a, b) => a.pitch - b.pitch);
@@ -130,7 +125,6 @@ test('the voices are audible and can be told apart', needsFfmpeg, async (t) => {
       if (next) t.ok(next.pitch / pitch >= 1.04, `${name} ${pitch} Hz, ${next.name} ${next.pitch} Hz`);
     }
   });
-
   await t.test('all are about equally loud and do not clip', async (t) => {
     for (const { name, samples } of decoded) {
       const decibels = 20 * Math.log10(rootMeanSquare(samples));
@@ -173,10 +167,8 @@ test('a long text is split at sentences, else at clauses, else between words', a
   t.strictSame(segments(`${sentence} ${sentence}`), [sentence, sentence]);
   const clause = `${'word '.repeat(20)}end,`;
   t.strictSame(segments(`${clause} ${clause}`), [clause, clause]);
-  t.strictSame(
-    segments('word '.repeat(60)).map((segment) => segment.split(' ').length),
-    [40, 20],
-  );
+  const told = segments('word '.repeat(60)).map((segment) => segment.split(' ').length);
+  t.strictSame(told, [40, 20]);
 });
 
 test('digits, symbols and words without vowels make shorter segments', async (t) => {
