@@ -37,7 +37,6 @@ test('a paused direct flow still replays paid audio and takes no new payment', {
   const next = withPayment(HELLO, await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO)));
   await pause(gateway, 'direct');
   const calls = gateway.facilitator.calls.length;
-
   const replayed = await gateway.call('/x402/tts', paid);
   t.strictSame([replayed.status, replayed.headers.get('x-idempotent-replay')], [200, 'true']);
   t.ok(replayed.bytes.equals(reply.bytes));
@@ -58,7 +57,6 @@ test('a paused deposit flow still replays deposits and takes no new one', { skip
   t.equal(reply.status, 200, reply.text);
   const next = withPayment({ method: 'POST', json: { amountMicroUsd: DEPOSIT } }, await signDeposit(gateway, payer));
   await pause(gateway, 'deposit');
-
   const replayed = await gateway.call('/x402/deposit', paid);
   t.strictSame([replayed.status, replayed.json.alreadyCredited], [200, true]);
   const refused = await gateway.call('/x402/deposit', next);
@@ -98,8 +96,7 @@ test('paused card speech charges nothing and returns no challenge until resumed'
   assertPaused(await gateway.call('/tts?text=Hello', { headers: { 'x-credit-account': account } }));
   assertPaused(await gateway.call('/tts', say(undefined)));
   t.equal((await gateway.call('/tts', say(account, { text: '' }))).status, 400, 'what is wrong is told first');
-  t.equal(await gateway.balance(account), 5_000_000n);
-  t.equal(upstream.requests.length, 0);
+  t.strictSame([await gateway.balance(account), upstream.requests.length], [5_000_000n, 0]);
   t.equal((await later(gateway, account)).status, 202, 'jobs are another flow');
   t.strictSame(await resumeFlows(gateway.db, ['card', 'jobs'], ACTION), ['card']);
   await seePauses(gateway);
@@ -118,8 +115,7 @@ test('paused jobs finish the queue and answer repeated keys, but accept nothing 
   t.equal((await later(gateway, account, { key: 'order 1', text: 'Another' })).status, 400);
   t.equal((await gateway.call('/tts', say(account))).status, 200, 'speech at once is another flow');
   gateway.app.worker?.start();
-  const spoken = await untilJob(gateway, first.json.jobId, 'completed', 'failed');
-  t.equal(spoken.json.status, 'completed');
+  t.equal((await untilJob(gateway, first.json.jobId, 'completed', 'failed')).json.status, 'completed');
   t.equal(await gateway.balance(account), 5_000_000n - 2n * 198n);
 });
 
@@ -172,7 +168,6 @@ test('replicas see a pause within seconds and keep it through a database outage'
   await third.app.pauses.read();
   t.equal(third.app.pauses.count, FLOWS.length);
   t.equal((await first.call('/tts/models')).status, 200, 'what takes no money is not paused');
-
   await first.db.schema.alterTable('paused_flow').renameTo('paused_flow_away').execute();
   await seePauses(second);
   t.equal(second.app.pauses.count, FLOWS.length, 'what was known last stands');
@@ -215,8 +210,7 @@ test('a frozen account spends nothing new, finishes its jobs and can be unfrozen
   t.equal(await freezeAccount(db, accountId, true, ACTION), true);
   t.equal(await freezeAccount(db, accountId, true, ACTION), false, 'it was frozen before');
   for (const refused of [await gateway.call('/tts', say(accountId)), await later(gateway, accountId)]) {
-    t.equal(refused.status, 402);
-    t.equal(refused.json.error.details.reason, 'account_frozen');
+    t.strictSame([refused.status, refused.json.error.details.reason], [402, 'account_frozen']);
     t.match(refused.json.error.message, /operator has frozen this account/);
   }
   t.equal(await gateway.balance(accountId), 5_000_000n - 198n, 'only the job from before is held');
@@ -240,8 +234,7 @@ test('an adjustment applies once per key and never overdraws', async (t) => {
   t.equal((await adjust(2_000_000n, key)).outcome, 'key_of_another');
   t.equal(await gateway.balance(accountId), 6_000_000n);
   t.strictSame(await adjust(-6_000_001n), { outcome: 'too_little', balanceMicroUsd: 6_000_000n });
-  t.equal((await adjust(-6_000_000n)).outcome, 'adjusted');
-  t.equal(await gateway.balance(accountId), 0n);
+  t.strictSame([(await adjust(-6_000_000n)).outcome, await gateway.balance(accountId)], ['adjusted', 0n]);
   t.equal(
     (await adjustBalance(db, { accountId: randomUUID(), amountMicroUsd: 1n, key: randomUUID() }, ACTION)).outcome,
     'unknown_account',
@@ -259,11 +252,8 @@ test('an adjustment applies once per key and never overdraws', async (t) => {
       [{ amountMicroUsd: -6_000_000 }, 6_000_000n],
     ],
   );
-  const findings = await audit(db);
-  t.strictSame(
-    findings.filter(({ rule }) => /adjust/.test(rule) || /balance/.test(rule)),
-    [],
-  );
+  const others = (await audit(db)).filter(({ rule }) => /adjust/.test(rule) || /balance/.test(rule));
+  t.strictSame(others, []);
 });
 
 test("an adjustment pays the account's debt first", async (t) => {

@@ -21,8 +21,7 @@ const WHY = ['--reason', 'ticket 7', '--yes'];
 /** A shop where somebody has bought credit for 7 dollars and used some of it. */
 async function start(t: Test) {
   const checkout = await testCheckout(t);
-  const upstream = await testUpstream(t);
-  const gateway = await startGateway(t, { ...checkout.env, SPEECH_BASE_URL: upstream.url });
+  const gateway = await startGateway(t, { ...checkout.env, SPEECH_BASE_URL: (await testUpstream(t)).url });
   const env = { ...checkout.env, DATABASE_URL: gateway.databaseUrl, SPEECHGATE_OPERATOR: 'alice' };
   const run = (...args: string[]) => operatorCommand(env, 'accounts', ...args);
   const opened = await gateway.call('/top-up', form({ amount: '700' }));
@@ -124,9 +123,11 @@ test('accounts are listed by kind, balance, age and state, the newest first', as
   ] as const) {
     const listed = await run('list', ...options);
     t.equal(listed.code, 0, listed.output);
-    const lines = listed.out.split('\n').slice(1, -1);
     t.strictSame(
-      lines.map((line) => line.split(' ')[0]),
+      listed.out
+        .split('\n')
+        .slice(1, -1)
+        .map((line) => line.split(' ')[0]),
       expected,
       options.join(' '),
     );
@@ -148,10 +149,8 @@ test('an account is exported whole, and sales are reported by account', async (t
     .trimEnd()
     .split('\n')
     .map((line) => JSON.parse(line));
-  t.strictSame(
-    lines.map(({ record }) => record),
-    ['account', 'purchase', 'transfer', 'transfer'],
-  );
+  const records = lines.map(({ record }) => record);
+  t.strictSame(records, ['account', 'purchase', 'transfer', 'transfer']);
   t.strictSame([lines[0].balanceMicroUsd, lines[1].amountCents], [6_999_802, 700]);
   t.strictSame([lines[2].amountMicroUsd, lines[2].traceId], [-198, traceId]);
   t.ok(!JSON.stringify(lines).includes(account) && !JSON.stringify(lines).includes(session));
@@ -189,8 +188,7 @@ test('an account of many thousand entries is exported, each once', async (t) => 
 test('erasing deletes feedback and stored audio, keeps the books, and is recorded', async (t) => {
   const { gateway, run, account, session } = await start(t);
   const wallet = viemWallet();
-  const message = '=1+1,\u202e\u001b[2J\nBye';
-  t.equal((await give(gateway, wallet, { message, category: 'bug' })).status, 201);
+  t.equal((await give(gateway, wallet, { message: '=1+1,\u202e\u001b[2J\nBye', category: 'bug' })).status, 201);
   const exported = await run('export', wallet.address, '--csv');
   t.ok(exported.out.includes(`"'=1+1,\\u202e\\u001b[2J\\nBye"`), exported.out);
   const { jobId } = (await later(gateway, account)).json;
@@ -225,7 +223,6 @@ test('freezing and adjusting an account require a reason, and a key adjusts once
   t.equal((await gateway.call('/tts', say(account))).status, 402);
   t.match((await run('show', account)).out, /^frozen +since 20/m);
   t.match((await run('unfreeze', account, ...WHY)).out, /is not frozen$/m);
-
   const before = await gateway.balance(account);
   const given = await run('adjust', account, '0.25', ...WHY);
   t.equal(given.code, 0, given.output);
@@ -365,8 +362,7 @@ test('only an answer that excludes a refund is told as "Nothing was refunded"', 
     answer(401, { type: 'invalid_request_error' });
     t.equal((await refund(key)).code, 69, 'the key may have made it before its right was lost');
     checkout.fault = () => false;
-    t.equal((await refund(key)).code, 0);
-    t.equal((await refund(key)).code, 0);
+    t.strictSame([(await refund(key)).code, (await refund(key)).code], [0, 0]);
   }
   t.equal((await checkout.stripe.refunds.list()).data.length, doubts.length);
 });

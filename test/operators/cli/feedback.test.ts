@@ -92,7 +92,6 @@ test('--json exports every record, oldest first, as JSON safe for a terminal', a
       mailedAt: null,
     },
   ]);
-
   await sql`
     insert into feedback (nonce, wallet, category, message, signing_message, signature, trace_id, received_at, notification)
     select gen_random_uuid(), ${WALLET}, 'other', n::text, '', '', gen_random_uuid(),

@@ -50,21 +50,15 @@ test('--since takes a day, a time or an age', async (t) => {
   ] as const) {
     t.equal(readSince(text, NOW)?.toISOString(), at);
   }
-  for (const text of ['yesterday', '7', '-1d', '2026-13-01', '2026-11-01T09:00', '1e3d']) {
+  for (const text of ['yesterday', '7', '-1d', '2026-13-01', '2026-11-01T09:00', '1e3d'])
     t.equal(readSince(text, NOW), undefined, text);
-  }
 });
 
 test('an age is shown in its largest unit', async (t) => {
   t.strictSame([0, 59, 60, 7_199, 3 * 86_400].map(formatAge), ['0 s', '59 s', '1 min', '1 h', '3 d']);
 });
 
-for (const [answer, isConfirmed] of [
-  ['y\n', true],
-  ['YES \n', true],
-  ['\n', false],
-  ['no\n', false],
-] as const) {
+for (const [answer, isConfirmed] of Object.entries({ 'y\n': true, 'YES \n': true, '\n': false, 'no\n': false })) {
   test(`the answer ${JSON.stringify(answer)} at the terminal ${isConfirmed ? 'confirms' : 'refuses'} a change`, async (t) => {
     const stdin = Object.assign(Readable.from([answer]), { isTTY: true });
     const stderr = new PassThrough({ encoding: 'utf8' });

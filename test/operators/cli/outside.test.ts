@@ -25,7 +25,6 @@ import { until } from '../../support/until.ts';
 import { PRICE, payFor, startX402Gateway, timesPaid } from '../../support/x402.ts';
 
 const { chain, skip } = await testChain();
-
 const today = () => new Date().toISOString().slice(0, 10);
 
 /** Of a command beside this gateway. */
@@ -41,8 +40,7 @@ test('audit --external finds uncredited payments, and reconcile credits them', {
   const gateway = await startX402Gateway(t, chain, checkout.env);
   const { db } = gateway;
   const env = { ...checkout.env, ...settingsOf(gateway) };
-  const payer = await wallet(chain.client, 10n * PRICE);
-  t.equal((await payFor(gateway, payer)).reply.status, 200);
+  t.equal((await payFor(gateway, await wallet(chain.client, 10n * PRICE))).reply.status, 200);
   const { headers } = await gateway.call('/top-up', {
     method: 'POST',
     headers: { 'content-type': 'application/x-www-form-urlencoded' },
@@ -51,7 +49,6 @@ test('audit --external finds uncredited payments, and reconcile credits them', {
   await checkout.pay(headers.get('location') ?? '');
   const sound = await operatorCommand(env, 'audit', '--external');
   t.strictSame([sound.code, sound.output.match(/BROKEN|NOT CHECKED/g)], [0, null], sound.output);
-
   // Ended as if nothing had been paid; the sweep's mark has passed by.
   await sql`update top_up set state = 'expired'`.execute(db);
   await sql`update processor_list set read_until = now()`.execute(db);
@@ -68,7 +65,6 @@ test('audit --external finds uncredited payments, and reconcile credits them', {
   t.match(broken.output, /^BROKEN {2}no refused or failed payment was paid on the chain/m);
   t.match(broken.output, /paid by 0x[0-9a-f]{64}/);
   t.notMatch(broken.output, /cs_test_/, 'a session shows an account to whoever holds it');
-
   // The lists are read again from a day ago, and the chain is asked for the payment again.
   await sql`update processor_list set read_until = now() - interval '1 day'`.execute(db);
   await sql`update x402_payment set state = 'unknown', failed_at = null where state = 'failed'`.execute(db);
@@ -202,10 +198,8 @@ test('payments lists payments in doubt with their state on chain and changes not
   t.match(lineOf(expired), /not paid: the authorization expired before it was used/);
 
   const json = JSON.parse((await run('--json')).out) as { payer: string; chain: { outcome: string } | null }[];
-  t.strictSame(
-    json.map((payment) => payment.chain?.outcome),
-    ['paid', 'usable', 'expired'],
-  );
+  const told = json.map((payment) => payment.chain?.outcome);
+  t.strictSame(told, ['paid', 'usable', 'expired']);
   const all = await run('--all', '--no-chain');
   t.strictSame([all.code, all.out.trimEnd().split('\n').length], [0, 5]);
   t.notMatch(all.out, /NOT CHECKED|paid by/);
@@ -231,18 +225,15 @@ test('audit and report accept a transfer that a reorganization moved within its 
   const gateway = await startX402Gateway(t, chain);
   const { facilitator } = gateway;
   const env = settingsOf(gateway);
-  for (const payer of [await wallet(chain.client, PRICE), await wallet(chain.client, PRICE)]) {
+  for (const payer of [await wallet(chain.client, PRICE), await wallet(chain.client, PRICE)])
     t.equal((await payFor(gateway, payer)).reply.status, 200);
-  }
   const before = await gateway.db.selectFrom('x402_payment').select('log_index').orderBy('id').execute();
-
   const sent = await Promise.all(facilitator.broadcasts.map((hash) => rawTransaction(chain.client, hash as never)));
   await reorganize(chain.client, 2, sent);
   await chain.client.mine({ blocks: 3 });
   const [, second] = facilitator.broadcasts;
   const { logs } = await chain.client.getTransactionReceipt({ hash: second as never });
   t.ok(!logs.some(({ logIndex }) => logIndex === before[1]?.log_index), 'it is at another place now');
-
   const audited = await operatorCommand(env, 'audit', '--external');
   t.strictSame([audited.code, audited.output.match(/BROKEN|NOT CHECKED/g)], [0, null], audited.output);
   const { out } = await operatorCommand(env, 'report', '--from', today(), '--json');
@@ -267,8 +258,7 @@ test('speechgate report prints sales and debts and compares processor and chain'
   const payer = await wallet(chain.client, 1_000_000n);
   t.equal((await payFor(gateway, payer)).reply.status, 200);
   t.equal((await payDeposit(gateway, payer)).reply.status, 200);
-  const spoken = await gateway.call(TTS, await withCredential(payer, domainOf(gateway.payTo), TTS, HELLO));
-  t.equal(spoken.status, 200);
+  t.equal((await gateway.call(TTS, await withCredential(payer, domainOf(gateway.payTo), TTS, HELLO))).status, 200);
   await booksClosed(gateway.db);
 
   const { code, out, err } = await report('--by', 'flow', '--json');
@@ -284,10 +274,8 @@ test('speechgate report prints sales and debts and compares processor and chain'
   ]);
   t.strictSame([told.total.requests, told.total.revenueMicroUsd, told.total.characters], [4, 792, 44]);
   t.equal(told.total.marginMicroUsd, told.total.revenueMicroUsd - told.total.upstreamCostMicroUsd);
-  t.strictSame(
-    ['bought', 'refunded', 'deposited', 'paidDirectly'].map((name) => told.money[`${name}MicroUsd`]),
-    [12_000_000, 2_000_000, 100_000, 198],
-  );
+  const shown = ['bought', 'refunded', 'deposited', 'paidDirectly'].map((name) => told.money[`${name}MicroUsd`]);
+  t.strictSame(shown, [12_000_000, 2_000_000, 100_000, 198]);
   t.strictSame(told.liability, {
     ...{ cardBalancesMicroUsd: 10_000_000 - 396, prepaidBalancesMicroUsd: 100_000 - 198 },
     ...{ heldMicroUsd: 0, debtsMicroUsd: 0 },
@@ -357,7 +345,6 @@ test('report explains payments that are not confirmed or not booked yet', { skip
     live.out,
     /^ {2}0\.000198 {2}transfer 0x[0-9a-f]{64}: not booked yet \(payment state: unknown\), but the reconcilers will book it$/m,
   );
-
   await chain.client.mine({ blocks: 3 });
   t.notMatch((await report()).out, /not confirmed yet/);
   await unguarded(gateway.db, async (trx) => {
@@ -371,8 +358,7 @@ test('report explains payments that are not confirmed or not booked yet', { skip
 test('audit --external reads a session again that was paid after it was listed', async (t) => {
   const checkout = await testCheckout(t);
   const gateway = await startGateway(t, checkout.env);
-  const opened = await gateway.call('/top-up', form({ amount: '500' }));
-  const checkoutUrl = opened.headers.get('location') ?? '';
+  const checkoutUrl = (await gateway.call('/top-up', form({ amount: '500' }))).headers.get('location') ?? '';
   await checkout.pay(checkoutUrl, '', 'bank');
   const session = checkoutUrl.split('/').at(-1) ?? '';
   const processor = new Processor(checkout.env.STRIPE_SECRET_KEY, checkout.env.STRIPE_API_BASE);

@@ -16,8 +16,7 @@ const UNLIMITED = { RATE_LIMIT_MAX: '10000', EDGE_RATE_LIMIT_MAX: '100000' };
 const WHY = ['--reason', 'the provider is being moved'];
 
 async function start(t: Test) {
-  const upstream = await testUpstream(t);
-  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...UNLIMITED });
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: (await testUpstream(t)).url, ...UNLIMITED });
   const run = (name = '', ...args: string[]) =>
     operatorCommand({ DATABASE_URL: gateway.databaseUrl, USER: 'root', SUDO_USER: 'alice' }, name, ...args);
   return { gateway, run, account: await gateway.fund(500) };
@@ -40,21 +39,17 @@ test('every replica refuses a paused flow until it is resumed', async (t) => {
   const second = await startReplica(t, gateway);
   t.equal((await send(second.url, '/tts', say(account))).status, 503, 'its first answer');
   t.equal((await send(second.url, '/tts/models')).status, 200);
-
   const listed = await run('paused');
   t.match(listed.out, /^flow +since +operator +reason$/m);
   t.match(listed.out, /^card +20\S+Z +alice +the provider is being moved$/m, 'who called sudo, not root');
   const json = JSON.parse((await run('paused', '--json')).out) as { flow: string }[];
   t.strictSame(json.map(({ flow }) => flow).sort(), ['card', 'top-up']);
-
   const resumed = await run('resume', 'all', ...WHY, '--yes', '--json', '--operator', 'bob');
   t.strictSame(JSON.parse(resumed.out).changed.sort(), ['card', 'top-up']);
   await until(async () => (await send(second.url, '/tts', say(account))).status === 200, SECONDS);
   const actions = await gateway.db.selectFrom('operator_action').select(['operator', 'action']).orderBy('id').execute();
-  t.strictSame(
-    actions.map(({ operator, action }) => `${operator} ${action}`),
-    ['alice pause', 'alice pause', 'bob resume', 'bob resume'],
-  );
+  const told = actions.map(({ operator, action }) => `${operator} ${action}`);
+  t.strictSame(told, ['alice pause', 'alice pause', 'bob resume', 'bob resume']);
 });
 
 test('a pause without confirmation, reason, operator or known flow changes nothing', async (t) => {

@@ -75,11 +75,9 @@ test('speechgate reconcile --since prints JSON results, and errors without a sta
   const { reconcilers, booked, transfers, nobodyKnows } = JSON.parse(told.out);
   t.strictSame([booked, transfers], [[], undefined]);
   t.ok(reconcilers.length > 0 && nobodyKnows.length > 0);
-
   const stray = await reconcile(env, ...since, '--deposit', `0x${'1'.repeat(64)}`);
   t.strictSame([stray.code, stray.out], [2, '']);
   t.match(stray.err, /^0x1+ contains no authorized transfer to a payee .*\.$/m);
-
   const x402 = {
     X402_PAY_TO: '0x00000000000000000000000000000000000000a1',
     ...{ X402_FACILITATOR_URL: 'http://127.0.0.1:1', X402_RPC_URL: 'http://127.0.0.1:1' },

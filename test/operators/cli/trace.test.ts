@@ -43,7 +43,6 @@ test('trace prints a job and its charge, also as JSON', async (t) => {
   const { out } = await trace(gateway.databaseUrl, String(line?.first).toUpperCase());
   t.match(out, new RegExp(`job +${accepted.json.jobId} +completed`));
   t.match(out, /charge +[0-9a-f-]{36} +posted +0\.000198 /);
-
   const json = await trace(gateway.databaseUrl, '--json', String(line?.first));
   t.ok(!json.out.includes(account));
   const told = JSON.parse(json.out) as { what: string; state: string; amountMicroUsd: number }[];
@@ -73,8 +72,7 @@ test('trace prints a USDC payment with its outcome and payer', async (t) => {
 
 test('an unknown or invalid trace id is reported with an exit code', async (t) => {
   const { gateway } = await start(t);
-  const unknown = await trace(gateway.databaseUrl, randomUUID());
-  t.equal(unknown.out, '');
+  t.equal((await trace(gateway.databaseUrl, randomUUID())).out, '');
   await assertEnds(
     (...args) => trace(gateway.databaseUrl, ...args),
     [

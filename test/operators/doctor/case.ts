@@ -40,9 +40,7 @@ export const changing =
   (scene, t) => {
     const part = scene[name];
     const before = Object.fromEntries(Object.keys(values).map((key) => [key, part[key as keyof Scene[Name]]]));
-    t.teardown(() => {
-      Object.assign(part, before);
-    });
+    t.teardown(() => Object.assign(part, before));
     Object.assign(part, values);
     return {};
   };

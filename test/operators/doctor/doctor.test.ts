@@ -42,9 +42,7 @@ const healthy: Readonly<Record<string, Case['make']>> = {
     await chmod(file, 0o640);
     return { own: { SIGNING_KEYS_FILE: file } };
   },
-  'a second upstream': async ({ upstream }, t) => ({
-    own: { CATALOG_FILE: await catalogWithSecond(t, upstream.url) },
-  }),
+  'a second upstream': async ({ upstream }, t) => ({ own: { CATALOG_FILE: await catalogWithSecond(t, upstream.url) } }),
   'a catalog of long texts': async (_scene, t) => ({ all: { CATALOG_FILE: await longCatalog(t, 500) } }),
   'a webhook endpoint with all events': sending(),
   'a trusted proxy': async (_scene, t, { PORT }) => ({
@@ -80,19 +78,12 @@ const wrongOf = (told: readonly Finding[]) => told.filter(({ state }) => state !
 test('a healthy configuration passes every check and sends no mail', { skip }, async (t) => {
   t.strictSame(wrongOf(await findings(t)), []);
   t.strictSame(scene.mail.mails, []);
-  const told = shared.log.map(({ msg }) => msg);
-  t.strictSame(
-    told.filter((msg) => msg?.includes('X-Forwarded-For')),
-    [],
-    'the probes alarm nobody',
-  );
+  const others = shared.log.map(({ msg }) => msg).filter((msg) => msg?.includes('X-Forwarded-For'));
+  t.strictSame(others, [], 'the probes alarm nobody');
 });
 
-for (const [name, make] of Object.entries(healthy)) {
-  test(`no check reports ${name}`, { skip }, async (t) => {
-    t.strictSame(wrongOf(await findings(t, make)), []);
-  });
-}
+for (const [name, make] of Object.entries(healthy))
+  test(`no check reports ${name}`, { skip }, async (t) => t.strictSame(wrongOf(await findings(t, make)), []));
 
 for (const [name, { finds, skipped = [], make, skip: reason }] of Object.entries(cases)) {
   const [state, check, message] = finds;
@@ -117,10 +108,8 @@ test('a key that can’t list webhook endpoints leaves them unchecked', { skip }
       return { own: { STRIPE_WEBHOOK_SECRET: 'whsec_of_the_doctor_test' } };
     }),
   );
-  t.strictSame(
-    told.map(({ name, state }) => [name, state]),
-    [['card-webhook', 'skipped']],
-  );
+  const shown = told.map(({ name, state }) => [name, state]);
+  t.strictSame(shown, [['card-webhook', 'skipped']]);
   t.match(told[0]?.message, /can't list webhook endpoints \(status 403\)/);
 });
 
@@ -141,16 +130,11 @@ test('speechgate doctor prints a line per check and exits 1 if any has a fault',
   t.equal(fine.code, 0, fine.output);
   const lines = fine.out.trimEnd().split('\n');
   t.match(lines[0] ?? '', /^warning {2}settings +.*RECONCILE_INTERVALL_MS .* Fix: /);
-  t.strictSame(
-    lines.slice(1).filter((line) => !/^ok {7}[a-z]/.test(line)),
-    ['skipped  upstream                            Not checked, because of --no-speak.'],
-  );
+  const shown = lines.slice(1).filter((line) => !/^ok {7}[a-z]/.test(line));
+  t.strictSame(shown, ['skipped  upstream                            Not checked, because of --no-speak.']);
   t.equal(scene.upstream.requests.length, spoken);
-  t.strictSame(
-    scene.mail.mails.map(({ text }) => text),
-    ['speechgate doctor --mail sent this test mail. The mail settings work. No action is needed.\n'],
-  );
-
+  const texts = scene.mail.mails.map(({ text }) => text);
+  t.strictSame(texts, ['speechgate doctor --mail sent this test mail. The mail settings work. No action is needed.\n']);
   const wrong = { ...env, X402_FACILITATOR_URL: 'http://127.0.0.1:1', X402_RPC_URL: 'http://127.0.0.1:1' };
   const faulty = await speechgate(wrong, 'doctor', '--json', '--skip', 'node', '--skip', 'upstream');
   t.equal(faulty.code, 1, faulty.output);
@@ -159,10 +143,8 @@ test('speechgate doctor prints a line per check and exits 1 if any has a fault',
   t.strictSame(named('fault'), ['facilitator']);
   t.strictSame(named('skipped'), ['upstream', 'upstream', 'node', 'node-logs', 'asset', 'payee']);
   t.ok(told.every(({ state, message, fix }) => message && (state === 'fault') === (fix !== undefined)));
-
-  for (const name of SECRETS) {
+  for (const name of SECRETS)
     for (const { output } of [fine, faulty]) t.ok(!output.includes(env[name] ?? assert.fail()), name);
-  }
   for (const { output } of [fine, faulty]) t.ok(!output.includes(new URL(env.DATABASE_URL ?? '').password));
 });
 
@@ -183,10 +165,8 @@ test('speechgate doctor exits 78 and prints every invalid setting', async (t) =>
   );
   const { code, out } = await operatorCommand(env, 'doctor', '--json');
   t.equal(code, 78);
-  t.strictSame(
-    JSON.parse(out).map(({ name }: Finding) => name),
-    names,
-  );
+  const told = JSON.parse(out).map(({ name }: Finding) => name);
+  t.strictSame(told, names);
   for (const wrong of [['--quick'], ['--skip', 'everything']]) {
     const refused = await operatorCommand(scene.env, 'doctor', ...wrong);
     t.equal(refused.code, 2, refused.output);
@@ -197,8 +177,6 @@ test('speechgate doctor exits 78 and prints every invalid setting', async (t) =>
 test('docs/commands.md lists every check and no other', { skip }, async (t) => {
   const page = await readFile(projectFile('docs/commands.md'), 'utf8');
   const section = page.split(/^## /m).find((text) => text.startsWith('Doctor')) ?? '';
-  const list = section.slice(section.indexOf('\n- '));
-  const listed = [...list.matchAll(/`([a-z-]+)`/g)].map(([, name]) => name);
-  const found = await examine(scene.env, { left: ['upstream'] });
-  t.strictSame(listed, [...new Set(found.map(({ name }) => name))]);
+  const listed = [...section.slice(section.indexOf('\n- ')).matchAll(/`([a-z-]+)`/g)].map(([, name]) => name);
+  t.strictSame(listed, [...new Set((await examine(scene.env, { left: ['upstream'] })).map(({ name }) => name))]);
 });

@@ -71,9 +71,7 @@ export const FAULTS_OF_KEEPING: Cases = {
         response.writeHead(403, { 'content-type': 'application/xml' }).end(denied);
       });
       process.env.AWS_ENDPOINT_URL = endpoint;
-      t.teardown(() => {
-        process.env.AWS_ENDPOINT_URL = s3.endpoint;
-      });
+      t.teardown(() => (process.env.AWS_ENDPOINT_URL = s3.endpoint));
       return { own: { AUDIO_STORE: `s3://${BUCKET}/audio` } };
     },
   },
@@ -88,9 +86,7 @@ export const FAULTS_OF_KEEPING: Cases = {
       const audio = join(folder, 'small');
       await mkdir(audio);
       assert.ok(mountSmall(audio));
-      t.teardown(() => {
-        spawnSync('umount', [audio]);
-      });
+      t.teardown(() => spawnSync('umount', [audio]));
       return { own: { AUDIO_STORE: `file:${audio}` } };
     },
   },

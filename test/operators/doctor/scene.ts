@@ -11,14 +11,14 @@ import { openContext } from '../../../src/operators/doctor/check.ts';
 import { allChecks, type Checked, runChecks } from '../../../src/operators/doctor/run-checks.ts';
 import { freePort } from '../../../src/sandbox/free-port.ts';
 import { startPostgres } from '../../../src/sandbox/postgres.ts';
-import { type TestChain, testChain } from '../../support/chain.ts';
+import { testChain } from '../../support/chain.ts';
 import { testFacilitator } from '../../support/facilitator.ts';
 import { type FaultyCheckout, startFaultyCheckout } from '../../support/faulty-checkout.ts';
 import { type Gateway, startGateway } from '../../support/gateway.ts';
 import { type MailServer, startMailServer } from '../../support/mail-server.ts';
 import { type RpcNode, startRpcNode } from '../../support/rpc-node.ts';
 import { S3_CREDENTIALS, startS3Server } from '../../support/s3-server.ts';
-import { type StubUpstream, testUpstream } from '../../support/stub-upstream.ts';
+import { testUpstream } from '../../support/stub-upstream.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 export type Env = Readonly<Record<string, string>>;
@@ -34,40 +34,23 @@ export const OTHER_MACHINE = '127.0.0.77';
 const secret = (bytes = 32) => randomBytes(bytes).toString('hex');
 
 /** All parts of a configuration, each real and on this machine, and settings of which nothing is to be said. */
-export interface Scene {
-  readonly env: Env;
-  readonly folder: string;
-  /** Why the chain can't run; false where it runs. */
-  readonly skip: string | false;
-  readonly chain: TestChain;
-  /** Between the service and the chain. */
-  readonly node: RpcNode;
-  readonly upstream: StubUpstream;
-  readonly checkout: FaultyCheckout;
-  readonly s3: { readonly endpoint: string };
-  readonly mail: MailServer;
-  /** Of the database's owner. */
-  readonly ownerUrl: string;
-  /** Runs statements as the database's owner. */
-  sql(...statements: readonly string[]): Promise<void>;
-  /** Another database on the same server, migrated and used by nobody. */
-  unused(t: Test): Promise<{ readonly ownerUrl: string; readonly url: string }>;
-}
+export type Scene = Awaited<ReturnType<typeof startScene>>;
 
 /** Starts every part once. */
-export async function startScene(t: Test): Promise<Scene> {
+export async function startScene(t: Test) {
   const folder = await temporaryFolder(t);
   const { databaseUrl, ...database } = await startDatabase(t, folder);
   const { skip, chain } = await testChain();
   const checkout = await startFaultyCheckout(t, { secretKey: `rk_test_${secret(12)}` });
   const upstream = await testUpstream(t);
-  const node = skip ? (undefined as never) : await startRpcNode(t, chain.rpcUrl);
+  /** Between the service and the chain. */
+  const node: RpcNode = skip ? (undefined as never) : await startRpcNode(t, chain.rpcUrl);
   const s3 = await startS3Server(BUCKET);
   t.teardown(() => s3.stop());
   Object.assign(process.env, S3_CREDENTIALS, { AWS_ENDPOINT_URL: s3.endpoint });
   const mail = await startMail(t);
   await mkdir(join(folder, 'data'));
-  const env = {
+  const env: Env = {
     DATABASE_URL: databaseUrl,
     DATA_DIR: join(folder, 'data'),
     MAX_CONNECTIONS: '500',
@@ -155,10 +138,7 @@ export const lacking =
   };
 
 /** PostgreSQL as it is meant to be run: durable, with a role of the application that may look at its settings. */
-async function startDatabase(
-  t: Test,
-  folder: string,
-): Promise<Pick<Scene, 'ownerUrl' | 'sql' | 'unused'> & { databaseUrl: string }> {
+async function startDatabase(t: Test, folder: string) {
   const postgres = await startPostgres({ dataDir: join(folder, 'postgres') });
   const owner = new pg.Client(postgres.url);
   await owner.connect();
@@ -169,6 +149,7 @@ async function startDatabase(
     await owner.end();
     await postgres.stop();
   });
+  /** Runs statements as the database's owner. */
   const sql = async (...statements: readonly string[]) => {
     for (const statement of statements) await owner.query(statement);
   };
@@ -182,6 +163,7 @@ async function startDatabase(
   };
   await sql('create database unused');
   await migrate(ofOwner('unused'));
+  /** Another database on the same server, migrated and used by nobody. */
   const unused = async (t: Test) => {
     const name = `unused_${secret(4)}`;
     await sql(`create database ${name} template unused strategy file_copy`);
