@@ -18,7 +18,6 @@ const MAX_INSTALLED_BYTES = 5_000_000;
 /** What a page that pays by card adds, minified, and what of it is downloaded. */
 const MAX_CARD_BYTES = 15_000;
 const MAX_CARD_DOWNLOAD_BYTES = 7_000;
-
 const TSC = fileURLToPath(projectFile('node_modules/typescript-7/bin/tsc'));
 const STRICT = ['--noEmit', '--strict', '--exactOptionalPropertyTypes', '--skipLibCheck', 'false', '--types', ''];
 /** How TypeScript is told to find packages: as Node.js does, and as bundlers do. */
@@ -115,10 +114,8 @@ test('the package for callers', async (t) => {
     const { permissions, steps } = jobs.publish as { permissions: object; steps: Record<string, string>[] };
     t.strictSame(permissions, { contents: 'read', 'id-token': 'write' });
     const published = steps.filter(({ run = '' }) => run.startsWith('npm publish --provenance'));
-    t.strictSame(
-      published.map((step) => step['working-directory']),
-      [undefined, 'client'],
-    );
+    const told = published.map((step) => step['working-directory']);
+    t.strictSame(told, [undefined, 'client']);
     const copy = await copyProject(t);
     const env = {
       GITHUB_SERVER_URL: 'https://github.com',

@@ -20,7 +20,6 @@ const PROJECT = projectFile('');
 type Document = any;
 
 const read = (path: string): Promise<string> => readFile(new URL(path, PROJECT), 'utf8');
-
 const readYaml = async (path: string): Promise<Document> => parse(await read(path), { merge: true });
 
 /** Names and values of `NAME=value` lines, as Docker and systemd read them. */
@@ -82,7 +81,6 @@ const files = (await readdir(new URL('examples/catalogs/', PROJECT)))
   .filter((name) => name.endsWith('.json'))
   .map((name) => `examples/catalogs/${name}`);
 const [, ...recipes] = (await readFile(new URL(RECIPES, PROJECT), 'utf8')).split(/^## /m);
-
 const SERVICES = ['speechgate@.service', 'speechgate-worker.service'];
 const UNITS = [...SERVICES, 'speechgate-migrate.service', 'speechgate-audit.service'];
 const AUDIT = ['audit', '--external', '--seal'];
@@ -141,16 +139,12 @@ test('each variable in the files of ops/ is a known setting', async (t) => {
     ...Object.keys(settingsExample),
     ...Object.keys(objects.get('ConfigMap/speechgate').data),
   ];
-  for (const unit of UNITS) {
-    for (const line of (await readUnit(unit)).get('Service.Environment') ?? []) {
+  for (const unit of UNITS)
+    for (const line of (await readUnit(unit)).get('Service.Environment') ?? [])
       named.push(...Object.keys(assignments(line)));
-    }
-  }
   t.ok(named.length > 40, named.join(' '));
-  t.strictSame(
-    named.filter((name) => !known.has(name) && !OTHERS.has(name)),
-    [],
-  );
+  const others = named.filter((name) => !known.has(name) && !OTHERS.has(name));
+  t.strictSame(others, []);
 });
 
 test('ops/compose.yaml: each variable is in ops/compose.env.example or has a default', async (t) => {
@@ -190,9 +184,8 @@ test('ops/compose.yaml: two gateways and a worker start after the migration', as
     starts({ ...imageEnv, ...settingsExample, ...Object.fromEntries(filled) });
   }
   const volumes = services.flatMap(([, { volumes = [] }]) => volumes as string[]).map((volume) => volume.split(':')[0]);
-  for (const volume of volumes as string[]) {
+  for (const volume of volumes as string[])
     t.ok(volume.startsWith('./') ? existsSync(`ops/${volume}`) : volume in compose.volumes, volume);
-  }
 });
 
 test("the health checks are programs that ask the operators' listener", async (t) => {
@@ -324,9 +317,8 @@ test('ops/systemd: the units start existing programs after the migration', async
       t.strictSame(unit.get('Service.Type'), ['oneshot']);
       continue;
     }
-    for (const key of ['Unit.Wants', 'Unit.After']) {
+    for (const key of ['Unit.Wants', 'Unit.After'])
       t.match(unit.get(key)?.[0] ?? '', /\bspeechgate-migrate\.service\b/, key);
-    }
     t.ok(Number(unit.get('Service.TimeoutStopSec')?.[0]) > stopSeconds(settingsExample), `${name}: TimeoutStopSec`);
     const set = assignments(unit.get('Service.Environment')?.[0]?.replaceAll('%i', '8081') ?? '');
     starts({ ...settingsExample, ...set, DATABASE_URL: 'postgres://db/x', JOB_SIGNING_SECRET: SECRET });
@@ -352,8 +344,7 @@ const settingsIn = (recipe: string): Record<string, string> =>
   Object.fromEntries([...recipe.matchAll(/^([A-Z_]+)=(.+)$/gm)].map(([, name, value]) => [name, value]));
 
 test('each catalog has a recipe, and each recipe a catalog', async (t) => {
-  const named = recipes.map((recipe) => settingsIn(recipe).CATALOG_FILE);
-  t.strictSame(named.toSorted(), files.toSorted());
+  t.strictSame(recipes.map((recipe) => settingsIn(recipe).CATALOG_FILE).toSorted(), files.toSorted());
 });
 
 for (const recipe of recipes) {

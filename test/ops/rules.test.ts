@@ -28,7 +28,6 @@ interface Alert {
 }
 
 const pathOf = (file: string) => fileURLToPath(projectFile(file));
-
 const alerts: Alert[] = parse(await readFile(ALERTS, 'utf8')).groups.flatMap(({ rules }: { rules: Alert[] }) => rules);
 const dashboard = JSON.parse(await readFile(pathOf('ops/grafana/speechgate.json'), 'utf8'));
 const { chain, skip } = await testChain();
@@ -62,15 +61,12 @@ test('the dashboard has unique panel ids and a selectable data source', async (t
   const panels: Panel[] = dashboard.panels;
   t.equal(new Set(panels.map(({ id }) => id)).size, panels.length);
   t.ok(dashboard.schemaVersion >= 36);
-  t.strictSame(
-    dashboard.templating.list.map(({ name }: { name: string }) => name),
-    ['datasource', 'job'],
-  );
+  const told = dashboard.templating.list.map(({ name }: { name: string }) => name);
+  t.strictSame(told, ['datasource', 'job']);
   for (const { type, datasource, targets } of panels.filter(({ type }) => type !== 'row')) {
     t.match(type, /^(timeseries|stat)$/);
-    for (const of of [datasource, ...(targets ?? []).map((target) => target.datasource)]) {
+    for (const of of [datasource, ...(targets ?? []).map((target) => target.datasource)])
       t.equal(of?.uid, '$' + '{datasource}');
-    }
     t.ok((targets?.length ?? 0) > 0);
   }
 });
@@ -146,13 +142,10 @@ test('a loaded gateway exports every metric that alerts and dashboard use', { sk
   known.shed('work');
   const ofRefusals = ['speechgate_rate_limit_refusals_total', 'speechgate_shed_requests_total'];
   const possible = await known.scrape();
-  t.strictSame(
-    named.filter((name) => !shown.has(name) && !(ofRefusals.includes(name) && possible.includes(name))),
-    [],
-  );
+  const others = named.filter((name) => !shown.has(name) && !(ofRefusals.includes(name) && possible.includes(name)));
+  t.strictSame(others, []);
   t.match(scrape, /^speechgate_payments_in_doubt 1$/m);
-  for (const flow of ['card', 'prepaid', 'direct']) {
+  for (const flow of ['card', 'prepaid', 'direct'])
     t.match(scrape, new RegExp(`^speechgate_revenue_micro_usd_total\\{flow="${flow}"\\} [1-9]`, 'm'));
-  }
   t.match(scrape, /^speechgate_upstream_cost_micro_usd_total\{upstream="default"\} [1-9]/m);
 });
