@@ -76,8 +76,7 @@ test('npm start, as process 1 where possible: SIGTERM finishes requests before n
   const reply = await running;
   t.equal(reply.status, 200);
   t.ok(reply.bytes.length > rest.length, 'the audio is whole');
-  t.equal(await npm.child.ended(), 0);
-  t.equal(await balance(account), 4_999_802n);
+  t.strictSame([await npm.child.ended(), await balance(account)], [0, 4_999_802n]);
   t.strictSame(await audit(db), []);
   for (const line of npm.child.output().trim().split('\n')) t.doesNotThrow(() => JSON.parse(line), line);
 });

@@ -38,7 +38,6 @@ test('the Python examples buy speech from card credit and from a deposit', {
     const child = startCommand(t, python([join(EXAMPLES, example)]), { cwd: folder });
     return { code: await child.ended(), output: child.output() };
   };
-
   const [pin] = pinsOf(gateway);
   const [other] = pinsOf(await startPaidGateway(t, chain));
   const { output } = await run('prepaid.py', [{ ...other, keyId: pin?.keyId }]);

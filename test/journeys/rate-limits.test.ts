@@ -58,36 +58,26 @@ test('R48: served, unpaid, failed and refused requests carry rate limit headers'
   const served = await speak(gateway, account);
   t.equal(served.status, 200);
   t.strictSame(headersOf(served), headers(4));
-
   const served2 = await gateway.call('/tts?text=Hello', { headers: { 'x-credit-account': account } });
   t.equal(served2.status, 200);
   t.strictSame(headersOf(served2), headers(3));
-
   upstream.mode = openAiError(500);
   const failed = await speak(gateway, account);
   t.equal(failed.status, 502);
   t.strictSame(headersOf(failed), headers(2));
-
   upstream.mode = openAiError(503, 'busy', { 'retry-after': '7' });
   const unavailable = await speak(gateway, account);
   t.equal(unavailable.status, 503);
   t.strictSame(headersOf(unavailable), headers(1, '7'), "the upstream's Retry-After is no limit of ours");
-
   await gateway.db.updateTable('account').set({ balance_micro_usd: 0n }).where('id', '=', account).execute();
   const unpaid = await speak(gateway, account);
   t.equal(unpaid.status, 402);
   t.strictSame(headersOf(unpaid), headers(0));
-
   const refused = await speak(gateway, account);
   t.equal(refused.status, 429);
   t.strictSame(headersOf(refused), headers(0, '20'));
   t.equal(refused.json.error.code, 'RATE_LIMITED');
-  t.strictSame(refused.json.error.details, {
-    scope: 'account',
-    limit: 5,
-    windowSeconds: 20,
-    retryAfterSeconds: 20,
-  });
+  t.strictSame(refused.json.error.details, { scope: 'account', limit: 5, windowSeconds: 20, retryAfterSeconds: 20 });
 });
 
 test('a rate-limited request charges nothing and never reaches the upstream', async (t) => {
@@ -96,8 +86,7 @@ test('a rate-limited request charges nothing and never reaches the upstream', as
   const statuses = [];
   for (let count = 0; count < 5; count += 1) statuses.push((await speak(gateway, account)).status);
   t.strictSame(statuses, [200, 200, 429, 429, 429]);
-  t.equal(await gateway.balance(account), 5_000_000n - 2n * 198n);
-  t.equal(upstream.requests.length, 2);
+  t.strictSame([await gateway.balance(account), upstream.requests.length], [5_000_000n - 2n * 198n, 2]);
   t.strictSame(await audit(gateway.db), []);
 });
 
@@ -130,13 +119,10 @@ test('R7: an invalid request or one that mixes flows takes no slot', async (t) =
     await speak(gateway, undefined, { 'payment-signature': 'e30=' }),
     await speak(gateway, undefined, { 'x-x402-nonce': '1' }),
   ];
-  t.strictSame(
-    broken.map((reply) => reply.status),
-    [400, 400, 400, 413, 415, 400, 400],
-  );
+  const statuses = broken.map((reply) => reply.status);
+  t.strictSame(statuses, [400, 400, 400, 413, 415, 400, 400]);
   for (const reply of broken) t.equal(reply.headers.get('x-ratelimit-scope'), null);
-  t.equal((await speak(gateway)).status, 402);
-  t.equal((await speak(gateway)).status, 429);
+  t.strictSame([(await speak(gateway)).status, (await speak(gateway)).status], [402, 429]);
 });
 
 test('R48: an unmetered path takes no slot and has no rate limit headers', async (t) => {

@@ -194,13 +194,10 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
       texts.map((text, at) => (at === 2 ? 36 : 18) * text.length),
       'the price is that of the model',
     );
-    for (const [at, { charged, left }] of steps.entries()) {
+    for (const [at, { charged, left }] of steps.entries())
       assert.equal(left, (at === 0 ? microUsd(owned) : (steps[at - 1]?.left as number)) - charged);
-    }
-    for (const file of ['direct-post.mp3', 'prepaid-post.mp3', 'prepaid-get.mp3', 'prepaid-hd.mp3']) {
-      const mp3 = await readFile(join(dataDir, 'demo', file));
-      assert.ok(rootMeanSquare(decode(mp3)) > 0.01, `${file} is not silent`);
-    }
+    for (const file of ['direct-post.mp3', 'prepaid-post.mp3', 'prepaid-get.mp3', 'prepaid-hd.mp3'])
+      assert.ok(rootMeanSquare(decode(await readFile(join(dataDir, 'demo', file)))) > 0.01, `${file} is not silent`);
   });
 
   await t.test('README: its commands run as printed', async (t) => {

@@ -123,7 +123,6 @@ test('R45: an offer of a retiring payee is honored, challenges name the current 
   const current = getAddress('0xcA11bde05977b3631167028862bE2a173976CA11');
   const after = (setting: string) =>
     startX402Gateway(t, chain, { X402_PAY_TO: `${current},${before.payTo}:${setting}` });
-
   for (const setting of ['retiring::2020-01-01', 'next']) {
     const gateway = await after(setting);
     const refused = await gateway.call(DEPOSIT_PATH, paid);
@@ -132,11 +131,8 @@ test('R45: an offer of a retiring payee is honored, challenges name the current 
     await assertUntouched(gateway);
   }
   const retiring = await after('retiring');
-  const challenge = await challengeOf(retiring, DEPOSIT_PATH, depositOf(DEPOSIT));
-  t.strictSame(
-    challenge.accepts.map(({ payTo }) => payTo),
-    [current],
-  );
+  const payTos = (await challengeOf(retiring, DEPOSIT_PATH, depositOf(DEPOSIT))).accepts.map(({ payTo }) => payTo);
+  t.strictSame(payTos, [current]);
   mineSteadily(t, chain);
   t.strictSame(told(await retiring.call(DEPOSIT_PATH, paid)), [200, DEPOSIT, false]);
   t.equal(await before.revenue(), BigInt(DEPOSIT));
@@ -210,8 +206,7 @@ test('R36: a deposit ignores prepaid headers and refuses mixed flows with 400', 
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   const call = depositOf(DEPOSIT);
-  const domain = domainOf(gateway.payTo);
-  const signed = await withCredential(payer, domain, DEPOSIT_PATH, call);
+  const signed = await withCredential(payer, domainOf(gateway.payTo), DEPOSIT_PATH, call);
   const malformed = { 'x-x402-account': 'nobody', 'x-x402-expiry': 'never', 'x-x402-max-amount': '-1' };
   const prepaid = [signed.headers ?? {}, malformed, { 'x-x402-nonce': '' }, { 'x-x402-signature': '0x' }];
   for (const headers of prepaid) {
@@ -221,9 +216,8 @@ test('R36: a deposit ignores prepaid headers and refuses mixed flows with 400', 
   }
   const payload = await signDeposit(gateway, payer);
   const mixtures = [...prepaid.map((headers) => withPayment({ ...call, headers }, payload))];
-  for (const headers of [{ 'x-credit-account': 'x' }, { ...signed.headers, 'x-credit-account': 'x' }]) {
+  for (const headers of [{ 'x-credit-account': 'x' }, { ...signed.headers, 'x-credit-account': 'x' }])
     mixtures.push({ ...call, headers }, withPayment({ ...call, headers }, payload));
-  }
   for (const mixture of mixtures) {
     const reply = await gateway.call(DEPOSIT_PATH, mixture);
     t.strictSame(
@@ -257,10 +251,7 @@ test('R47, R58: without payee or X402_RPC_URL a payment is 503 CONFIG_ERROR', as
   const settings = [{ X402_PAY_TO: '', X402_FACILITATOR_URL: '', X402_RPC_URL: '' }, { X402_RPC_URL: '' }];
   for (const env of settings) {
     const gateway = await startGateway(t, env);
-    for (const [path, call] of [
-      [DEPOSIT_PATH, depositOf(DEPOSIT)],
-      ['/x402/tts', HELLO],
-    ] as const) {
+    for (const [path, call] of [[DEPOSIT_PATH, depositOf(DEPOSIT)] as const, ['/x402/tts', HELLO] as const]) {
       for (const sent of [call, withPayment(call, 'junk')]) {
         const reply = await gateway.call(path, sent);
         t.strictSame([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR'], path);
@@ -275,6 +266,5 @@ test('R47: a deposit without tables is 503 CONFIG_ERROR before any call', { skip
   await sql`drop table x402_payment`.execute(gateway.db);
   const reply = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), payload));
   t.strictSame([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
-  t.equal(reply.json.error.details.command, 'npm run migrate');
-  t.equal(gateway.facilitator.calls.length, 0);
+  t.strictSame([reply.json.error.details.command, gateway.facilitator.calls.length], ['npm run migrate', 0]);
 });

@@ -29,18 +29,15 @@ async function startSigned(t: Test, keys: StoredKeys, env: Record<string, string
 
 test('R37: WebCrypto verifies the metadata signature with the published key', async (t) => {
   const stored = rotateKeys(rotateKeys(undefined, new Date(Date.now() - 1000)), new Date());
-  const gateway = await startSigned(t, stored);
-  const { payload, signature } = (await gateway.call(PATH)).json;
+  const { payload, signature } = (await (await startSigned(t, stored)).call(PATH)).json;
   const current = stored.keys.find(({ status }) => status === 'current');
   t.equal(signature.keyId, current?.kid);
   const { publicKeyJwk } = payload.trust.keys.find(({ keyId }: { keyId: string }) => keyId === signature.keyId);
   t.equal(await isSignedBy(publicKeyJwk, { payload, signature }), true);
   const changed = { ...payload, payment: { ...payload.payment, network: 'eip155:1' } };
   t.equal(await isSignedBy(publicKeyJwk, { payload: changed, signature }), false);
-  t.strictSame(
-    payload.trust.keys.map(({ status }: { status: string }) => status),
-    ['retiring', 'current', 'next'],
-  );
+  const told = payload.trust.keys.map(({ status }: { status: string }) => status);
+  t.strictSame(told, ['retiring', 'current', 'next']);
   t.ok(!JSON.stringify(payload).includes(String(current?.d)), 'a private key is never published');
 });
 
@@ -68,8 +65,7 @@ test("the metadata's figures match the catalog and the challenge", async (t) => 
     [network, asset.address, payees[0].address, asset.name, '73728'],
   );
   t.strictSame([asset.decimals, asset.symbol], [6, 'USDC']);
-  t.equal(payees[1].validFrom, '2030-01-01T00:00:00.000Z');
-  t.equal(payload.service.metadataUrl, `${BASE_URL}${PATH}`);
+  t.strictSame([payees[1].validFrom, payload.service.metadataUrl], ['2030-01-01T00:00:00.000Z', `${BASE_URL}${PATH}`]);
   t.equal(payload.prepaid.authentication.domainName, 'speechgate-Prepaid');
   t.equal(payload.recovery.replayWindowSeconds, 86_400);
   const [, maxAge] = /^public, max-age=(\d+)$/.exec(reply.headers.get('cache-control') ?? '') ?? [];
@@ -145,8 +141,9 @@ test("the signing key's expiry is logged 30 days ahead, as an error 7 days ahead
   const stop = watchKeyExpiry({ keyId: 'key-1', validUntil }, log);
   t.equal(lines.length, 0);
   for (let day = 0; day < 42; day++) mock.timers.tick(DAY);
+  const told = lines.map(([level, atDay]) => [level, atDay]);
   t.strictSame(
-    lines.map(([level, atDay]) => [level, atDay]),
+    told,
     Array.from({ length: 33 }, (_, index) => [index < 23 ? 'warn' : 'error', index + 10]),
   );
   t.strictSame(lines[0]?.[2], { keyId: 'key-1', validUntil: validUntil.toISOString() });

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type Test, test } from 'tap';
+import { test } from 'tap';
 import type { Config } from '../../src/config/config.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { pauseFlows } from '../../src/ledger/pauses.ts';
@@ -86,10 +86,7 @@ const CUTS: [string, (gateway: PrepaidGateway, call: Call, path: string) => Prom
 for (const [when, cut] of CUTS) {
   test(`R60: a request cut ${when} is charged once, and its audio offered`, async (t) => {
     const { gateway, sign } = await startWithFunds(t);
-    for (const [path, call] of [
-      [TTS, await sign(TTS, HELLO)],
-      [GET, await sign(GET)],
-    ] as const) {
+    for (const [path, call] of [[TTS, await sign(TTS, HELLO)] as const, [GET, await sign(GET)] as const]) {
       gateway.upstream.mode = body(LONG);
       await cut(gateway, call, path);
       await assertOffered(gateway, call, LONG, path);
@@ -128,8 +125,7 @@ test('R60: another body with the headers of the first request is not a repeat', 
   t.equal((await gateway.call(TTS, call)).status, 200);
   await assertOffered(gateway, call, HELLO_AUDIO);
   const other = await gateway.call(TTS, { ...call, json: { text: 'Other words' } });
-  t.equal(other.status, 401);
-  t.equal(detailsOf(other).audio, undefined);
+  t.strictSame([other.status, detailsOf(other).audio], [401, undefined]);
 });
 
 test('R60: the state of a failed synthesis goes from pending to restored', async (t) => {
@@ -166,21 +162,14 @@ test('R60: an identical request learns the state of the first even after its exp
   t.equal((await gateway.call(TTS, forged)).status, 400, 'its signature does not verify');
 });
 
-async function audioStore(t: Test): Promise<string> {
-  const folder = await temporaryFolder(t);
-  return folder;
-}
-
 test('R60: other and later processes of the deployment offer the audio too', async (t) => {
-  const env = { JOB_SIGNING_SECRET: SECRET, AUDIO_STORE: `file:${await audioStore(t)}` };
+  const env = { JOB_SIGNING_SECRET: SECRET, AUDIO_STORE: `file:${await temporaryFolder(t)}` };
   const { gateway, sign } = await startWithFunds(t, env);
   const call = await sign(TTS, HELLO);
   await loseAnswer(gateway.url, TTS, call);
-  const beside = await startPrepaidGateway(t, env, { databaseUrl: gateway.databaseUrl });
-  await assertOffered(beside, call, HELLO_AUDIO);
+  await assertOffered(await startPrepaidGateway(t, env, { databaseUrl: gateway.databaseUrl }), call, HELLO_AUDIO);
   await gateway.app.close();
-  const later = await startPrepaidGateway(t, env, { databaseUrl: gateway.databaseUrl });
-  await assertOffered(later, call, HELLO_AUDIO);
+  await assertOffered(await startPrepaidGateway(t, env, { databaseUrl: gateway.databaseUrl }), call, HELLO_AUDIO);
 });
 
 test('R60: charged audio stays available after a quote expires or the flow is paused', async (t) => {
@@ -243,7 +232,7 @@ test('R60: after 10 minutes the audio is gone, but the request is still known', 
 });
 
 test('R60: a failing store is logged and leaves the request charged', async (t) => {
-  const folder = await audioStore(t);
+  const folder = await temporaryFolder(t);
   await writeFile(join(folder, 'file'), '');
   const env = { AUDIO_STORE: `file:${join(folder, 'file')}`, LOG_LEVEL: 'warn' };
   const { gateway, sign, balance } = await startWithFunds(t, env);
@@ -283,8 +272,7 @@ test('R60: a signed link opens only its own audio', async (t) => {
   t.equal(await status(undefined, '/x402/tts/audio/none'), 404);
   const part = await follow(gateway.url, link.href, { headers: { range: 'bytes=0-383' } });
   t.strictSame([part.status, part.bytes.length], [206, 384]);
-  const none = await follow(gateway.url, link.href, { headers: { range: 'bytes=99999999-' } });
-  t.equal(none.status, 416);
+  t.equal((await follow(gateway.url, link.href, { headers: { range: 'bytes=99999999-' } })).status, 416);
   t.equal((await follow(gateway.url, link.href, { method: 'HEAD' })).bytes.length, 0);
 });
 
@@ -292,8 +280,7 @@ test('R60: without signed links, the id alone opens the audio', async (t) => {
   const { gateway, sign } = await startWithFunds(t, { JOB_SIGNING_SECRET: '' });
   const call = await sign(TTS, HELLO);
   t.equal((await gateway.call(TTS, call)).status, 200);
-  const link = await assertOffered(gateway, call, HELLO_AUDIO);
-  t.match(link, /\/x402\/tts\/audio\/[0-9a-f-]{36}$/);
+  t.match(await assertOffered(gateway, call, HELLO_AUDIO), /\/x402\/tts\/audio\/[0-9a-f-]{36}$/);
   t.equal((await gateway.call('/x402/tts/audio/7c9e6679-7425-40de-944b-e07fc1f90ae7')).status, 404);
 });
 
