@@ -35,7 +35,7 @@ export const isUnavailable = (error: unknown): boolean =>
   isConnectionError(error) || (error instanceof Error && FAILED_INSIDE_STATES.test(codeOf(error)));
 
 /** True if the server refuses the login, or the driver the URL. */
-export const isRefused = (error: unknown): boolean =>
+export const isRefused = (error: unknown): error is Error =>
   error instanceof Error &&
   (REFUSED_STATES.test(codeOf(error)) || codeOf(error) === 'ERR_INVALID_URL' || REFUSED_BY_DRIVER.test(error.message));
 
@@ -59,6 +59,54 @@ export function poolerFix(error: unknown): string | undefined {
   if (code === '08P01' && error.message.includes('startup parameter'))
     return 'Set ignore_startup_parameters = statement_timeout,idle_in_transaction_session_timeout,options in PgBouncer.';
   return undefined;
+}
+
+/** By code or, where it says too little, by message. The first that matches counts. */
+const CONNECTION_FIXES: readonly (readonly [error: RegExp, fix: string])[] = [
+  [/does not support SSL/, 'Turn on TLS in the database server (ssl = on), or remove sslmode from DATABASE_URL.'],
+  [
+    /establishing an SSL connection|received (unexpected|invalid response)|unknown authenticationOk/i,
+    'Set the host and port in DATABASE_URL to those of PostgreSQL. If they are right, read its log.',
+  ],
+  [/^CERT_HAS_EXPIRED/, 'Renew the certificate of the database server.'],
+  [/^CERT_NOT_YET_VALID/, 'Synchronize the clocks of both machines by NTP.'],
+  [
+    /ALTNAME_INVALID|HOSTNAME_MISMATCH/,
+    'Set the host in DATABASE_URL to a name in the certificate of the server, or give the server one for that host.',
+  ],
+  [
+    /ALERT_(UNKNOWN_CA|BAD_CERT|CERT)|CERTIFICATE_REQUIRED|client certificate/,
+    'Set sslcert and sslkey in DATABASE_URL to a certificate that the database server accepts.',
+  ],
+  [
+    /SELF_SIGNED|^UNABLE_TO_|^CERT_UNTRUSTED|^INVALID_CA/,
+    "Set sslrootcert in DATABASE_URL to the certificate of the authority that signed the server's.",
+  ],
+  [/^28P01|SASL|Password must be/, 'Correct the user or password in DATABASE_URL.'],
+  [
+    /pg_hba/,
+    'Allow this host, user and database in pg_hba.conf of the database server. Add sslmode=verify-full to DATABASE_URL if it asks for TLS.',
+  ],
+  [/^28000/, 'Correct the user in DATABASE_URL, or let it log in (create role NAME login, or alter role NAME login).'],
+  [/^3D000/, 'Create the database, or correct its name in DATABASE_URL.'],
+  [/^55000/, 'Allow connections to the database: alter database NAME allow_connections true.'],
+  [/^42501/, 'Let the role connect to the database: grant connect on database NAME to ROLE.'],
+  [
+    /^53300/,
+    'Close connections of other programs, or raise max_connections or the connection limit of the role or database.',
+  ],
+  [/^53/, 'Free disk space and memory on the database server.'],
+  [/^57P0/, 'Wait until the database server has started. If it does not start, read its log.'],
+  [/^(ENOTFOUND|EAI_)/, 'Correct the host in DATABASE_URL, or its DNS entry.'],
+  [/^(ECONNREFUSED|ENOENT)/, 'Start the database server, or correct the host and port in DATABASE_URL.'],
+  [/^(ETIMEDOUT|EHOST|ENET)|time/, 'Correct the host and port in DATABASE_URL, and let firewalls pass the connection.'],
+];
+
+/** What to do about an error of a new connection to the database. */
+export function connectionFix(error: Error): string {
+  const text = `${codeOf(error)} ${error.message}`;
+  const fix = poolerFix(error) ?? CONNECTION_FIXES.find(([pattern]) => pattern.test(text))?.[1];
+  return fix ?? 'Read the log of the database server, and check the host and port in DATABASE_URL.';
 }
 
 /** What to do if the role of the connection lacks rights. */

@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { within } from '../lib/within.ts';
 import { readRoleRights } from './application-role.ts';
 import type { Database } from './database.ts';
-import { faultOf, isRefused, poolerFix, RIGHTS_FIX, rightsFix } from './database-errors.ts';
+import { connectionFix, faultOf, isRefused, poolerFix, RIGHTS_FIX, rightsFix } from './database-errors.ts';
 import { pendingMigrations } from './migrate.ts';
 
 export type Readiness =
@@ -56,8 +56,7 @@ async function ask(db: Database, name: (db: Database) => Promise<unknown>): Prom
     return { outcome: 'denied', cause: `the role can't ${missing.join(', ')}`, fix: RIGHTS_FIX };
   } catch (error) {
     const cause = error instanceof Error ? faultOf(error) : undefined;
-    const fix =
-      poolerFix(error) ?? (isRefused(error) ? 'Correct the user, password or database in DATABASE_URL.' : undefined);
+    const fix = isRefused(error) ? connectionFix(error) : poolerFix(error);
     const told = { cause: cause ?? 'an unknown error' };
     const rights = rightsFix(error);
     if (rights !== undefined) return { outcome: 'denied', ...told, fix: rights };

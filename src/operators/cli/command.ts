@@ -2,7 +2,7 @@ import type { Writable } from 'node:stream';
 import type { Config } from '../../config/config.ts';
 import { SettingsReader } from '../../config/settings-reader.ts';
 import { type Database, openDatabase } from '../../db/database.ts';
-import { faultOf, isDatabaseFault } from '../../db/database-errors.ts';
+import { connectionFix, faultOf, isDatabaseFault, isNotSetUp, isRefused } from '../../db/database-errors.ts';
 import {
   type Arguments,
   EXIT_CONFIG,
@@ -132,9 +132,8 @@ export async function withDatabase(
 /** The error of a command that the database failed: one line with the fix. Returns any other error as it is. */
 export function databaseFailure({ env }: CommandContext, what: string, error: unknown): unknown {
   if (!isDatabaseFault(error)) return error;
-  const wayOut =
-    env.DATABASE_URL?.trim() || env.DATABASE_URL_FILE?.trim()
-      ? 'Check DATABASE_URL, and run npm run migrate.'
-      : 'Check that the sandbox still runs.';
+  const isSandbox = !(env.DATABASE_URL?.trim() || env.DATABASE_URL_FILE?.trim());
+  const fix = isNotSetUp(error) && !isRefused(error) ? 'Run npm run migrate.' : connectionFix(error as Error);
+  const wayOut = isSandbox ? 'Check that the sandbox still runs.' : fix;
   return new ExitError(`${what}: ${printable(String(faultOf(error as Error)))}. ${wayOut}`, EXIT_UNANSWERED);
 }

@@ -1,10 +1,8 @@
-import { faultOf, isConnectionError, isRefused } from '../../db/database-errors.ts';
+import { connectionFix, faultOf, isConnectionError, isRefused } from '../../db/database-errors.ts';
 import { APPLICATION_ROLE, migrate } from '../../db/migrate.ts';
 import { printable } from '../../lib/printable.ts';
 import { databaseUrlOf, defineCommand, EXIT_UNANSWERED, ExitError, printLines } from './command.ts';
 
-const CHECK_URL =
-  'Check that the database server runs, and the host, port, user, password and database in DATABASE_URL.';
 const ASK = 'The failed migration changed nothing. Fix the cause, and run the command again.';
 
 const USAGE = `speechgate admin migrate
@@ -18,7 +16,7 @@ export const migrateCommand = defineCommand({
     const { applied, notValid, hasGranted, newer } = await migrate(databaseUrlOf(context.env), role).catch((error) => {
       const fault = `The database schema can't be migrated: ${printable(String(faultOf(error)))}`;
       throw isConnectionError(error) || isRefused(error)
-        ? new ExitError(`${fault}. ${CHECK_URL}`, EXIT_UNANSWERED)
+        ? new ExitError(`${fault}. ${connectionFix(error)}`, EXIT_UNANSWERED)
         : new ExitError(`${fault}\n${ASK}`);
     });
     const current =

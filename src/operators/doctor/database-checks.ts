@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import type { Config } from '../../config/config.ts';
 import { readRoleRights } from '../../db/application-role.ts';
 import { type Database, openDatabase, poolParametersOf, SESSION_SETTINGS, START_SETTINGS } from '../../db/database.ts';
-import { faultOf, isConnectionError, isRefused, poolerFix } from '../../db/database-errors.ts';
+import { connectionFix, faultOf, poolerFix } from '../../db/database-errors.ts';
 import { unixSeconds } from '../../db/expressions.ts';
 import { findNotValid, newerMigrations, pendingMigrations } from '../../db/migrate.ts';
 import { isCommitKept } from '../../db/rate-window.ts';
@@ -42,7 +42,7 @@ async function takesWrites(context: DoctorContext): Promise<Finding> {
   try {
     await reachDatabase(context);
   } catch (error) {
-    return unreachable(error as Error);
+    return fault(`The connection to the database fails: ${faultOf(error as Error)}.`, connectionFix(error as Error));
   }
   const { isStandby } = await db
     .selectNoFrom(({ fn }) => fn<boolean>('pg_is_in_recovery').as('isStandby'))
@@ -59,22 +59,6 @@ async function takesWrites(context: DoctorContext): Promise<Finding> {
 async function readSetting(db: Database, name: string): Promise<string> {
   const setting = db.selectNoFrom(({ fn, val }) => fn<string>('current_setting', [val(name)]).as('value'));
   return (await setting.executeTakeFirstOrThrow()).value;
-}
-
-function unreachable(error: Error): Finding {
-  const reason = faultOf(error);
-  const fixOfPooler = poolerFix(error);
-  if (fixOfPooler) return fault(`The pooler in front of the database fails: ${reason}.`, fixOfPooler);
-  if (isRefused(error)) {
-    return fault(
-      `The database server refuses the connection: ${reason}.`,
-      'Correct the user, password and database in DATABASE_URL.',
-    );
-  }
-  const fix = 'Start the database server, set DATABASE_URL to its host and port, and check firewalls.';
-  return isConnectionError(error)
-    ? fault(`The database server can't be reached: ${reason}.`, fix)
-    : fault(`The database server failed: ${reason}.`, 'Fix the cause of this error, or correct DATABASE_URL.');
 }
 
 async function isSupported({ db }: DoctorContext): Promise<Finding> {

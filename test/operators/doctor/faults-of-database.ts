@@ -15,12 +15,12 @@ const OF_DATABASE = [
 /** What is wrong with the database. */
 export const FAULTS_OF_DATABASE: Cases = {
   'a missing database': {
-    finds: ['fault', 'database', /can't be reached: .*ECONNREFUSED/],
+    finds: ['fault', 'database', /connection to the database fails: .*ECONNREFUSED/],
     skipped: OF_DATABASE,
     make: () => ({ own: { DATABASE_URL: 'postgres://speechgate_app:8aeb1c2f@127.0.0.1:1/speechgate' } }),
   },
   'a wrong database password': {
-    finds: ['fault', 'database', /refuses the connection: password authentication failed/],
+    finds: ['fault', 'database', /connection to the database fails: password authentication failed/],
     skipped: OF_DATABASE,
     make: ({ env }) => {
       const url = new URL(env.DATABASE_URL ?? '');
