@@ -1,5 +1,6 @@
 import { resolve, sep } from 'node:path';
 import type { TtsModelsResponse } from '../contract/types.ts';
+import { counted } from '../lib/counted.ts';
 import { formatUsd } from '../lib/money.ts';
 import { RUN_SPEECHGATE } from '../lib/run-speechgate.ts';
 import type { SandboxFile } from './sandbox-file.ts';
@@ -61,7 +62,7 @@ export function lineForPeople(json: string, showsRequests: boolean): string {
     new Date().toTimeString().slice(0, 8),
     method === null ? '(invalid HTTP)' : `${method} ${route ?? '(no such path)'}`,
     status ?? end,
-    characters !== undefined && `${characters} characters`,
+    characters !== undefined && counted(characters, 'character'),
     chargedMicroUsd !== undefined && `$${formatUsd(BigInt(chargedMicroUsd))}`,
     ms !== undefined && `${Math.round(ms)} ms`,
   ]

@@ -103,10 +103,7 @@ test('a Markdown file becomes one MP3, spoken without its markup', async (t) => 
   t.equal(code, 0, err);
   t.match(
     err,
-    new RegExp(
-      `^The text has ${PARTS.length} parts\\. ${PARTS.length} of them are not bought yet and cost 0\\.0\\d+ USD\\.$`,
-      'm',
-    ),
+    new RegExp(`^The text has ${PARTS.length} parts\\. Not bought yet: ${PARTS.length}, for 0\\.0\\d+ USD\\.$`, 'm'),
   );
   t.match(line, new RegExp(`book\\.mp3: ${PARTS.length} parts, \\d+ bytes, 0\\.0\\d+ USD paid now`));
   t.strictSame(spokenBy(upstream), PARTS);
@@ -141,13 +138,13 @@ for (const [flow, start] of Object.entries({ prepaid: byPrepaid, card: byCard })
     await second.opened;
     const interrupted = await command.stop('SIGINT');
     t.equal(interrupted.code, 5, interrupted.output);
-    t.match(interrupted.err, /^Interrupted: 1 of 3 parts are bought, for 0\.0\d+ USD in this run\. To continue, run /m);
+    t.match(interrupted.err, /^Interrupted: Bought: 1 of 3 parts, for 0\.0\d+ USD in this run\. To continue, run /m);
     t.strictSame((await readdir(folder)).sort(), ['book.md', 'book.mp3.parts']);
     await second.write(silentMp3(1000));
     second.end();
     const { code, err } = await callerCommand(env, ...say);
     t.equal(code, 0, err);
-    t.match(err, /^The text has 3 parts\. 2 of them are not bought yet/m);
+    t.match(err, /^The text has 3 parts\. Not bought yet: 2,/m);
     t.equal(await balance(), before - PRICE);
     t.strictSame(spokenBy(upstream), PARTS, 'each is spoken once');
     t.ok(Math.abs((secondsOf(await readFile(out), 'audio/mpeg') ?? 0) - 3) < 0.3);
@@ -429,7 +426,7 @@ test('Ctrl-C before a part is sent ends with 130', async (t) => {
   stop = () => void command.stop('SIGINT');
   const { code, err } = await command.ended;
   t.strictSame([code, upstream.requests.length], [130, 0], err);
-  t.match(err, /^Interrupted: 0 of 3 parts are bought, for 0\.000000 USD in this run\./m);
+  t.match(err, /^Interrupted: Bought: 0 of 3 parts, for 0\.000000 USD in this run\./m);
 });
 
 test('a file waits where the service limits requests', async (t) => {
@@ -469,7 +466,7 @@ test('a cap stops a file before its first part, or between two, and nothing is l
   t.match(over.err, /cap of 0\.050000 USD for one call is left.* You were not charged for this speech\.$/m);
   const capped = await callerCommand({ ...env, SPEECHGATE_MAX_PER_DAY: '0.05' }, ...say);
   t.equal(capped.code, 4, capped.err);
-  t.match(capped.err, /^1 of 3 parts are bought, for 0\.0\d+ USD in this run\. To continue, run /m);
+  t.match(capped.err, /^Bought: 1 of 3 parts, for 0\.0\d+ USD in this run\. To continue, run /m);
   t.equal((await readdir(join(folder, 'book.mp3.parts'))).filter((name) => name.endsWith('.mp3')).length, 1);
   const before = await balance();
   const rest = await callerCommand(env, ...say, '--max', '0.06');

@@ -354,7 +354,7 @@ test('reports all mistakes at once', async (t) => {
   const document = fixture();
   getNote(document).tags = [];
   getNote(document)['x-other'] = 1;
-  t.throws(() => readContract(JSON.stringify(document)), /2 mistake.*x-other.*exactly one tag/s);
+  t.throws(() => readContract(JSON.stringify(document)), /Mistakes in the contract: 2.*x-other.*exactly one tag/s);
 });
 
 test('reports where the YAML is malformed', async (t) => {

@@ -5,11 +5,17 @@ import fc from 'fast-check';
 import { createTransport } from 'nodemailer';
 import t, { test } from 'tap';
 import { canonicalize } from '../../src/lib/canonical-json.ts';
+import { counted } from '../../src/lib/counted.ts';
 import { readMoment } from '../../src/lib/moment.ts';
 import { serviceWords } from '../../src/lib/service-words.ts';
 import { readEnd } from '../../src/operators/report/books.ts';
 import { startMailServer } from '../support/mail-server.ts';
 import { until } from '../support/until.ts';
+
+test('a number of one has no plural', async (t) => {
+  const told = [0, 1, 2, 1n].map((number) => counted(number, 'part'));
+  t.strictSame(told, ['0 parts', '1 part', '2 parts', '1 part']);
+});
 
 test('a disconnect during a mail does not stop the mail server', async (t) => {
   const server = await startMailServer(t);

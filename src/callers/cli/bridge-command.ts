@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { UsageError } from '../../lib/arguments.ts';
+import { counted } from '../../lib/counted.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { serviceNames } from '../../lib/service-words.ts';
 import { ApiError } from '../bridge/api-error.ts';
@@ -116,7 +117,7 @@ function lineOf(
   return [
     new Date().toTimeString().slice(0, 8),
     `$${formatUsd(chargedMicroUsd)}`,
-    asked && `${asked.characters} characters as ${asked.format}`,
+    asked && `${counted(asked.characters, 'character')} as ${asked.format}`,
     spokenWith && voiceOf(spokenWith, asked?.voice),
     asked && asked.ignored.length > 0 && `without ${asked.ignored.join(', ')}`,
     isRepeated && 'repeated',

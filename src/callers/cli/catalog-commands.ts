@@ -1,3 +1,4 @@
+import { counted } from '../../lib/counted.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { serviceWords } from '../../lib/service-words.ts';
 import { defineCommand } from './command.ts';
@@ -61,7 +62,7 @@ ${SPEECH_USAGE}`,
       const quote = await output.withProgress('Reading the price', client.quote(named));
       const { textLength, model, amountMicroUsd, expiresAt } = quote;
       output.done(quote, [
-        `${textLength} characters with ${serviceWords(model)}: ${formatUsd(amountMicroUsd)} USD until ${serviceWords(expiresAt)}`,
+        `${counted(textLength, 'character')} with ${serviceWords(model)}: ${formatUsd(amountMicroUsd)} USD until ${serviceWords(expiresAt)}`,
       ]);
     });
   },

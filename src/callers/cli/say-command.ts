@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { readUsd, UsageError } from '../../lib/arguments.ts';
 import type { Chapter } from '../../lib/clean-text.ts';
+import { counted } from '../../lib/counted.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { childEnv, findProgram } from '../../lib/programs.ts';
 import { serviceWords } from '../../lib/service-words.ts';
@@ -105,7 +106,7 @@ ${SPEECH_USAGE}
         const { paths, parts, bytes, chargedMicroUsd } = spoken;
         played = [...paths];
         const names = paths.length === 1 ? paths[0] : `${paths[0]} to ${paths.at(-1)}`;
-        const line = `${names}: ${parts} parts, ${bytes} bytes, ${formatUsd(chargedMicroUsd)} USD paid now`;
+        const line = `${names}: ${counted(parts, 'part')}, ${bytes} bytes, ${formatUsd(chargedMicroUsd)} USD paid now`;
         const written = mode === 'tags' ? { file: path } : { files: paths };
         output.done({ ...written, parts, bytes, chargedMicroUsd }, [line]);
       } else {
@@ -144,7 +145,7 @@ async function showOrder(
   const { model } = terms.order;
   const text = order.text.trim();
   const priceMicroUsd = terms.priceOf(text);
-  const price = `${text.length} characters with ${serviceWords(model)}: ${formatUsd(priceMicroUsd)} USD.`;
+  const price = `${counted(text.length, 'character')} with ${serviceWords(model)}: ${formatUsd(priceMicroUsd)} USD.`;
   const titles = chapters.map(({ title }) => title);
   const list = titles.length > 1 ? [`${titles.length} chapters: ${titles.join(', ')}`] : [];
   const lines = [...text.split('\n'), '', ...list, `${price} Nothing was bought.`];

@@ -3,6 +3,7 @@ import { readFile, rm } from 'node:fs/promises';
 import { extname, join, resolve } from 'node:path';
 import { UsageError } from '../../lib/arguments.ts';
 import { type Chapter, type Cleaning, chaptersOf } from '../../lib/clean-text.ts';
+import { counted } from '../../lib/counted.ts';
 import { FileLock } from '../../lib/file-lock.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { ownFolder } from '../../lib/private-files.ts';
@@ -158,7 +159,7 @@ export async function sayFile(
     throw new OverCapError({ scope: 'call', limitMicroUsd: maxMicroUsd, leftMicroUsd: maxMicroUsd, wantedMicroUsd });
   }
   output.note(
-    `The text has ${parts.length} parts. ${missing.length} of them are not bought yet and cost ${formatUsd(wantedMicroUsd)} USD.`,
+    `The text has ${counted(parts.length, 'part')}. Not bought yet: ${missing.length}, for ${formatUsd(wantedMicroUsd)} USD.`,
   );
   const chargedMicroUsd = await onlyHere(folder, () => buyParts(missing, parts.length, options));
   const bytes = await writeBook(spoken, files, host.stdout);
@@ -197,7 +198,7 @@ async function buyParts(missing: readonly Part[], count: number, options: FileOp
       signal.throwIfAborted();
       chargedMicroUsd += await buyPart(part, `Part ${bought + 1} of ${count}, ${left}${paid} USD paid`, options);
     } catch (error) {
-      const kept = `${bought} of ${count} parts are bought, for ${paid} USD in this run. To continue, run the same command again: it pays for no part twice.`;
+      const kept = `Bought: ${bought} of ${counted(count, 'part')}, for ${paid} USD in this run. To continue, run the same command again: it pays for no part twice.`;
       if (signal.aborted) throw interrupted(kept, error);
       output.note(kept);
       throw error;

@@ -1,5 +1,6 @@
 import type { McpServer } from '@modelcontextprotocol/server';
 import * as z from 'zod';
+import { counted } from '../../lib/counted.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { serviceId, serviceNames } from '../../lib/service-words.ts';
 import { plainCatalog } from '../../speech/plain-catalog.ts';
@@ -99,7 +100,7 @@ export function addQuote(server: McpServer, openParts: OpenParts): void {
         const [model, expiresAt] = [serviceId(quote.model), serviceId(quote.expiresAt)];
         const priceUsd = formatUsd(amountMicroUsd);
         const budgetLeftUsd = await leftUsd(budget, flow);
-        const line = `${characters} characters with ${model}: ${priceUsd} USD.`;
+        const line = `${counted(characters, 'character')} with ${model}: ${priceUsd} USD.`;
         return [{ priceUsd, characters, model, expiresAt, budgetLeftUsd }, line];
       }),
   );

@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import type { RateLimitTerms } from '../../contract/routes.ts';
 import type { Bucket } from '../../db/rate-window.ts';
+import { counted } from '../../lib/counted.ts';
 import type { Metrics } from '../../observability/metrics.ts';
 import type { AttemptLimit, PendingSlot, RollingWindow, Slot } from '../../payments/limits/rolling-window.ts';
 import { failure, RequestRefused } from '../structured-error.ts';
@@ -43,7 +44,7 @@ export type RateLimited = ReturnType<typeof rateLimited>;
 
 function rateLimited({ scope, limit, windowSeconds, resetSeconds }: Slot) {
   const details = { scope, limit, windowSeconds, retryAfterSeconds: resetSeconds };
-  const message = `More than ${limit} requests arrived within ${windowSeconds} seconds. Retry in ${resetSeconds} seconds. You were not charged.`;
+  const message = `More than ${counted(limit, 'request')} arrived within ${counted(windowSeconds, 'second')}. Retry in ${counted(resetSeconds, 'second')}. You were not charged.`;
   return { ...failure('RATE_LIMITED', message, details), headers: { 'retry-after': resetSeconds } };
 }
 

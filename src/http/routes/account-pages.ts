@@ -1,4 +1,5 @@
 import type { CardAccount, lastCharges } from '../../ledger/accounts.ts';
+import { counted } from '../../lib/counted.ts';
 import { formatCents, formatDollars } from '../../lib/money.ts';
 import type { lastPurchases } from '../../payments/top-up/purchases.ts';
 import { type Html, html } from '../pages/html.ts';
@@ -49,7 +50,7 @@ export function accountPage(
 ${list(
   charges.map(
     ({ at, state, amountMicroUsd, characters, traceId }) =>
-      html`${time(at)}: ${characters === null ? '' : `${characters} characters, `}${formatDollars(amountMicroUsd)}${STATES[state]}
+      html`${time(at)}: ${characters === null ? '' : `${counted(characters, 'character')}, `}${formatDollars(amountMicroUsd)}${STATES[state]}
 <small>Trace id <code>${traceId ?? 'unknown'}</code></small>`,
   ),
 )}

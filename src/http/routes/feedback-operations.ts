@@ -4,6 +4,7 @@ import { issueChallenge } from '../../feedback/challenge-token.ts';
 import { feedbackContent } from '../../feedback/content.ts';
 import { type ServiceIdentity, signingMessage } from '../../feedback/signing-message.ts';
 import { MAX_PER_DAY, type SubmitOptions, submitFeedback } from '../../feedback/submit.ts';
+import { counted } from '../../lib/counted.ts';
 import { compactFault } from '../../lib/wallet-signature.ts';
 import { FEEDBACK_OFF } from '../config-errors.ts';
 import type { OperationContext } from '../operations.ts';
@@ -65,7 +66,7 @@ export function feedbackOperations(options: FeedbackOptions): FeedbackOperations
             result.of === 'wallet'
               ? [MAX_PER_DAY, 86_400, `This wallet has sent ${MAX_PER_DAY} pieces of feedback within 24 hours.`]
               : [feedback.maxPerHour, 3600, 'All wallets together have sent too much feedback within an hour.'];
-          const message = `${who} Retry in ${retryAfterSeconds} seconds; the challenge stays usable until it expires.`;
+          const message = `${who} Retry in ${counted(retryAfterSeconds, 'second')}; the challenge stays usable until it expires.`;
           const details = { limit, windowSeconds, retryAfterSeconds };
           return {
             ...failure('FEEDBACK_RATE_LIMITED', message, details),

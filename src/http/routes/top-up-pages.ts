@@ -1,4 +1,5 @@
 import { MIN_TOP_UP_CENTS } from '../../config/card-settings.ts';
+import { counted } from '../../lib/counted.ts';
 import { formatCents, formatDollars, MICRO_USD_PER_CENT } from '../../lib/money.ts';
 import { OWN_AMOUNT } from '../../payments/top-up/amount.ts';
 import type { TopUpCredit } from '../../payments/top-up/credit-top-up.ts';
@@ -121,7 +122,7 @@ const rounded = new Intl.NumberFormat('en-US', { maximumSignificantDigits: 3 });
 function speechFor(cents: number, ratePicoUsd: bigint): string {
   const characters = Number((BigInt(cents) * MICRO_USD_PER_CENT * 1_000_000n) / ratePicoUsd);
   const minutes = Math.round(characters / CHARACTERS_PER_SECOND / 60);
-  const time = minutes < 120 ? `${minutes} minutes` : `${rounded.format(Math.round(minutes / 60))} hours`;
+  const time = minutes < 120 ? counted(minutes, 'minute') : `${rounded.format(Math.round(minutes / 60))} hours`;
   return `about ${rounded.format(characters)} characters, ${time}`;
 }
 
@@ -198,9 +199,7 @@ function debtNote({ debtPaidMicroUsd, debtMicroUsd }: TopUpCredit) {
 
 export const tooManyPage = (retryAfterSeconds: number): string =>
   renderErrorPage(
-    `Too many purchases were started from your IP address. You were not charged. Try again in ${retryAfterSeconds} ${
-      retryAfterSeconds === 1 ? 'second' : 'seconds'
-    }.`,
+    `Too many purchases were started from your IP address. You were not charged. Try again in ${counted(retryAfterSeconds, 'second')}.`,
   );
 
 const UNPAID: Readonly<Record<UnpaidStage, { readonly title: string; readonly text: string }>> = {

@@ -47,7 +47,7 @@ export function auditPayments(db: Database, chain: Chain, asset: Asset, progress
     }
     if (elsewhere === 0) return [];
     return [
-      `${elsewhere} payments were not compared: they use another network or asset than ${asset.network} ${asset.address}.`,
+      `Payments that use another network or asset than ${asset.network} ${asset.address} were not compared: ${elsewhere}.`,
     ];
   });
 }

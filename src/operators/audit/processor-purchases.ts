@@ -4,6 +4,7 @@ import type { TopUp } from '../../../db/tables.ts';
 import type { Database } from '../../db/database.ts';
 import { anyOf } from '../../db/expressions.ts';
 import { findInstanceId } from '../../ledger/database-identity.ts';
+import { counted } from '../../lib/counted.ts';
 import { eachOf } from '../../lib/each-of.ts';
 import { isUuid } from '../../lib/uuid.ts';
 import { amountsOf, type Processor } from '../../payments/top-up/processor.ts';
@@ -88,7 +89,7 @@ export function auditPurchases(db: Database, processor: Processor, progress: Pro
       [instance_id === instanceId, 'the session belongs to another service'],
       [top_up_id === purchase.id, 'the session belongs to another purchase'],
       [account_id === purchase.account_id, 'the session at the card processor names another account'],
-      [amountCents === purchase.amount_cents, `the session has an amount of ${amountCents} cents`],
+      [amountCents === purchase.amount_cents, `the session has an amount of ${counted(amountCents, 'cent')}`],
     ];
     return checks.filter(([holds]) => !holds).map(([, fault]) => fault);
   }

@@ -20,7 +20,7 @@ export async function findTrace(db: Database, traceId: string): Promise<TraceEnt
       select 1 as turn, created_at as at, kind as what, id::text, state, amount_micro_usd as amount,
              case when kind in ('settlement', 'deposit') then null else debit_account_id end as account_id,
              null as payer,
-             concat_ws(', ', characters || ' characters', 'payment ' || reference,
+             concat_ws(', ', 'characters ' || characters, 'payment ' || reference,
                        'ended ' || to_char(ended_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')) as detail
       from traced
       union all

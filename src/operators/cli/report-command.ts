@@ -1,6 +1,7 @@
 import type { Config } from '../../config/config.ts';
 import type { Database } from '../../db/database.ts';
 import { JSON_OPTION, UsageError } from '../../lib/arguments.ts';
+import { counted } from '../../lib/counted.ts';
 import { readMoment } from '../../lib/moment.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { csvLines, printable, printableJson } from '../../lib/printable.ts';
@@ -182,5 +183,5 @@ function numbersTable(title: string, rows: readonly Sales[]): string[] {
   const uncosted = rows.at(-1)?.uncosted ?? 0n;
   return uncosted === 0n
     ? table
-    : [...table, `* The upstream cost of ${uncosted} requests is unknown, so the real cost is higher.`];
+    : [...table, `* The upstream cost of ${counted(uncosted, 'request')} is unknown, so the real cost is higher.`];
 }

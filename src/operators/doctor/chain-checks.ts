@@ -1,6 +1,7 @@
 import { concat, pad, toEventSelector, toFunctionSelector, zeroAddress, zeroHash } from 'viem';
 import { ASSET_DECIMALS, type Asset } from '../../config/network.ts';
 import type { Address } from '../../config/payees.ts';
+import { counted } from '../../lib/counted.ts';
 import type { Hex } from '../../payments/x402/envelope.ts';
 import { RANGE_BLOCKS, Rpc, RpcError, RpcRefusal } from '../../payments/x402/rpc.ts';
 import { isConfiguredDomain } from '../../payments/x402/transfer-proof.ts';
@@ -127,7 +128,7 @@ async function isRightAsset(node: Rpc, asset: Asset): Promise<Finding> {
     return fault(`X402_ASSET names no contract: there is none at ${address}.`, wrongAddress);
   const decimals = await wordOf(node, address, toFunctionSelector('decimals()'));
   if (decimals === undefined || BigInt(decimals) !== BigInt(ASSET_DECIMALS)) {
-    const has = decimals === undefined ? 'reports no decimals' : `has ${BigInt(decimals)} decimals`;
+    const has = decimals === undefined ? 'reports no decimals' : `has ${counted(BigInt(decimals), 'decimal')}`;
     return fault(
       `The contract in X402_ASSET ${has}, but it must be a token with ${ASSET_DECIMALS} decimals.`,
       wrongAddress,

@@ -8,6 +8,7 @@ import { findNotValid, newerMigrations, pendingMigrations } from '../../db/migra
 import { isCommitKept } from '../../db/rate-window.ts';
 import { nameStatementTwice } from '../../db/readiness.ts';
 import { describeMismatch, readInstance } from '../../ledger/database-identity.ts';
+import { counted } from '../../lib/counted.ts';
 import { type Check, type DoctorContext, type Finding, fault, ok, reachDatabase, skipped, warning } from './check.ts';
 
 const OLDEST = 15;
@@ -217,7 +218,7 @@ async function hasRoom({ db, config }: DoctorContext): Promise<Finding> {
   const room = Math.min(...limits);
   const needed = neededConnections(config);
   const summary = `This service opens up to ${needed} database connections, and the database allows ${room}`;
-  if (needed <= room) return ok(`${summary}: enough for ${Math.floor(room / needed)} replicas.`);
+  if (needed <= room) return ok(`${summary}: enough for ${counted(Math.floor(room / needed), 'replica')}.`);
   const fix =
     'Raise max_connections (or the limit of the role or database), or lower WEB_CONCURRENCY or JOB_CONCURRENCY.';
   return fault(`${summary}.`, fix);
@@ -234,7 +235,7 @@ async function isCurrent({ db }: DoctorContext): Promise<Finding> {
   const pending = await pendingMigrations(db);
   if (pending.length > 0) {
     return fault(
-      `The database lacks ${count(pending.length, 'migration')}: ${short(pending)}.`,
+      `The database lacks ${counted(pending.length, 'migration')}: ${short(pending)}.`,
       'Run npm run migrate.',
     );
   }
@@ -281,8 +282,6 @@ async function isOurMoney({ db, config: { x402 } }: DoctorContext): Promise<Find
     describeMismatch({ database: denomination, settings }),
   );
 }
-
-const count = (number: number, what: string): string => `${number} ${what}${number === 1 ? '' : 's'}`;
 
 const short = (names: readonly string[]): string =>
   names.slice(0, NAMED).join(', ') + (names.length > NAMED ? ` and ${names.length - NAMED} more` : '');

@@ -4,6 +4,7 @@ import { sql } from 'kysely';
 import type { Config } from '../../config/config.ts';
 import { currentKey } from '../../config/signing-keys.ts';
 import { parseAudioStoreSetting } from '../../config/store-setting.ts';
+import { counted } from '../../lib/counted.ts';
 import { type Check, type DoctorContext, type Finding, fault, ok, skipped, warning } from './check.ts';
 
 const OTHER_FILES = 500;
@@ -151,8 +152,8 @@ function judgeTime({ config: { signingKeys }, now }: DoctorContext): Finding {
   const hasNext = signingKeys.some(({ status }) => status === 'next');
   const fix = 'Run speechgate keys, copy SIGNING_KEYS_FILE to all replicas, and restart them.';
   const daysLeft = validUntil ? Math.floor((validUntil.getTime() - now()) / DAY_MS) : Number.POSITIVE_INFINITY;
-  if (daysLeft < FAULT_DAYS) return fault(`The signing key ${keyId} expires in ${daysLeft} days.`, fix);
-  if (daysLeft < WARNING_DAYS) return warning(`The signing key ${keyId} expires in ${daysLeft} days.`, fix);
+  if (daysLeft < FAULT_DAYS) return fault(`The signing key ${keyId} expires in ${counted(daysLeft, 'day')}.`, fix);
+  if (daysLeft < WARNING_DAYS) return warning(`The signing key ${keyId} expires in ${counted(daysLeft, 'day')}.`, fix);
   const lasts = validUntil ? `is valid for ${daysLeft} more days` : 'is valid until it is rotated';
   if (hasNext) return ok(`The signing key ${keyId} ${lasts}.`);
   return warning(

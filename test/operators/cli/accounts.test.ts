@@ -194,7 +194,10 @@ test('erasing deletes feedback and stored audio, keeps the books, and is recorde
   const { jobId } = (await later(gateway, account)).json;
   const early = await run('erase', account, ...WHY);
   t.equal(early.code, 1, 'the job would store audio afterwards');
-  t.match(early.err, /^1 job of [0-9a-f]{8}… is not finished, and may store audio later\. Nothing was erased: .*\.$/m);
+  t.match(
+    early.err,
+    /^Jobs of [0-9a-f]{8}… that are not finished and may store audio later: 1\. Nothing was erased: .*\.$/m,
+  );
   gateway.app.worker?.start();
   await untilJob(gateway, jobId, 'completed');
   const asked = await run('erase', account, '--reason', 'asked for it');

@@ -1,5 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { MPEGDecoder } from 'mpg123-decoder';
+import { counted } from '../../../lib/counted.ts';
 import { FRAME_HEADER_BYTES, frameLength, frameRate } from '../../../speech/mpeg-frame.ts';
 import { isPlayable, waveChunks } from '../../../speech/wave-audio.ts';
 import type { Speech } from '../../client/index.ts';
@@ -155,7 +156,7 @@ function readFormat(chunk: Buffer): Format {
   const rate = chunk.readUInt32LE(4);
   if (!isPlayable(channels, rate)) {
     throw new UnreadableAudioError(
-      `The WAV file has ${channels} channels and ${rate} samples a second, which this bridge does not support.`,
+      `The WAV file has ${counted(channels, 'channel')} and ${counted(rate, 'sample')} a second, which this bridge does not support.`,
     );
   }
   const bits = chunk.readUInt16LE(14);
@@ -190,7 +191,9 @@ function reader({ tag, bits, bytes }: Format): (data: Buffer, at: number) => num
   }
   if (tag === FLOATS && bits === 32) return (data, at) => clipped(data.readFloatLE(at));
   if (tag === FLOATS && bits === 64) return (data, at) => clipped(data.readDoubleLE(at));
-  throw new UnreadableAudioError(`This bridge does not support a WAV file of format ${tag} with ${bits} bits.`);
+  throw new UnreadableAudioError(
+    `This bridge does not support a WAV file of format ${tag} with ${counted(bits, 'bit')}.`,
+  );
 }
 
 /** Encoders accept no NaN and no values beyond ±1. */

@@ -45,7 +45,7 @@ export const listCommand = defineCommand({
       printLines(context, json ? [printableJson(shown)] : tableLines(shown.map(columnsOf)));
       if (shown.length === 0) context.console.error('No account matches these options.');
       if (shown.length === Number(last))
-        context.console.error(`Only the newest ${last} accounts are shown. Raise --last to see more.`);
+        context.console.error(`Older accounts may be left out. Raise --last to see more.`);
       return 0;
     });
   },

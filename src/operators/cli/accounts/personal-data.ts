@@ -133,7 +133,7 @@ export const eraseCommand = defineCommand({
       const unfinished = owner.id === undefined ? 0 : await countUnfinishedJobs(db, owner.id);
       if (unfinished > 0) {
         throw new ExitError(
-          `${unfinished === 1 ? `1 job of ${name} is` : `${unfinished} jobs of ${name} are`} not finished, and may store audio later. ` +
+          `Jobs of ${name} that are not finished and may store audio later: ${unfinished}. ` +
             'Nothing was erased: freeze the account, wait for its jobs, then run the command again.',
         );
       }

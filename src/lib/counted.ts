@@ -1,0 +1,3 @@
+/** Such as `1 part` and `2 parts`. */
+export const counted = (number: number | bigint, what: string): string =>
+  `${number} ${what}${Number(number) === 1 ? '' : 's'}`;
