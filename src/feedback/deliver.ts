@@ -27,7 +27,7 @@ export interface MailOptions extends MailParties {
 /** Throws if the mail server is unreachable or refuses the mail, or if the signal aborts. */
 export type MailSender = (mail: SendMailOptions, signal: AbortSignal) => Promise<void>;
 
-export function smtpSender({ smtpUrl }: MailOptions): MailSender {
+function smtpSender({ smtpUrl }: MailOptions): MailSender {
   const options = {
     url: smtpUrl,
     connectionTimeout: CONNECT_TIMEOUT_MS,

@@ -46,7 +46,7 @@ async function startPgbouncer(t: Test, databaseUrl: string, ignored = IGNORED): 
 
 /** What doctor finds about the database. */
 async function examine(env: Record<string, string>) {
-  const options = { misspelt: [], keysFile: undefined, isSandbox: true, speaks: false, mails: false, now: Date.now };
+  const options = { misspelt: [], keysFile: undefined, isSandbox: true, speaks: false, now: Date.now };
   const context = openContext({ ...options, config: configOf(env) });
   const found = new Map<string, { readonly state: string; readonly message: string; readonly fix?: string }>();
   const checks = DATABASE_CHECKS.filter(({ name }) => name === 'database' || name === 'pooler');

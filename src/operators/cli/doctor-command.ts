@@ -14,7 +14,6 @@ const USAGE = `speechgate admin doctor
 Checks the settings and the services that they name, and prints a line for each check. Exits with 1 if there is a fault.
   --json           prints one JSON array
   --no-speak       does not request speech from the models
-  --mail           sends a test mail to FEEDBACK_TO
   --skip CHECK     skips a check; can be repeated`;
 
 export const doctorCommand = defineCommand({
@@ -22,10 +21,9 @@ export const doctorCommand = defineCommand({
   options: {
     ...JSON_OPTION,
     'no-speak': { type: 'boolean', default: false },
-    mail: { type: 'boolean', default: false },
     skip: { type: 'string', multiple: true, default: [] },
   },
-  run: async ({ json, 'no-speak': isSilent, mail, skip }, _words, context) => {
+  run: async ({ json, 'no-speak': isSilent, skip }, _words, context) => {
     const settings = await commandSettings(context);
     const isSandbox = settings !== context.env;
     if (isSandbox)
@@ -46,7 +44,6 @@ export const doctorCommand = defineCommand({
       keysFile: settings.SIGNING_KEYS_FILE?.trim(),
       isSandbox,
       speaks: !isSilent,
-      mails: mail,
     };
     const checks = allChecks(options);
     const unknown = skip.find((name) => !checks.some((check) => check.name === name));

@@ -9,7 +9,6 @@ export interface DoctorOptions {
   readonly isSandbox: boolean;
   /** Whether each upstream synthesizes a word, which may cost money. */
   readonly speaks: boolean;
-  readonly mails: boolean;
   readonly now: () => number;
 }
 

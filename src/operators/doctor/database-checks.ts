@@ -45,16 +45,10 @@ async function takesWrites(context: DoctorContext): Promise<Finding> {
   } catch (error) {
     return fault(`The connection to the database fails: ${faultOf(error as Error)}.`, connectionFix(error as Error));
   }
-  const { isStandby } = await db
-    .selectNoFrom(({ fn }) => fn<boolean>('pg_is_in_recovery').as('isStandby'))
-    .executeTakeFirstOrThrow();
-  if (isStandby)
-    return fault('The database is a standby, which accepts no writes.', 'Set DATABASE_URL to the primary.');
-  if ((await readSetting(db, 'default_transaction_read_only')) === 'on') {
-    const fix = 'Reset default_transaction_read_only in the role, the database or the server.';
-    return fault('Transactions in the database are read-only.', fix);
-  }
-  return ok('The database answers and accepts writes.');
+  if ((await readSetting(db, 'transaction_read_only')) === 'off') return ok('The database answers and accepts writes.');
+  const fix =
+    'If it is a standby, set DATABASE_URL to the primary. Else reset default_transaction_read_only in the role, the database or the server.';
+  return fault('The database is read-only.', fix);
 }
 
 async function readSetting(db: Database, name: string): Promise<string> {

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { PassThrough } from 'node:stream';
 import { parseConnectionUrl } from 'nodemailer/lib/shared';
 import SMTPConnection from 'nodemailer/lib/smtp-connection';
@@ -7,7 +6,6 @@ import type { Catalog } from '../../config/catalog.ts';
 import type { MailConfig } from '../../config/feedback-settings.ts';
 import type { FacilitatorConfig, X402Config } from '../../config/x402-settings.ts';
 import type { Database } from '../../db/database.ts';
-import { smtpSender } from '../../feedback/deliver.ts';
 import { readInstance } from '../../ledger/database-identity.ts';
 import { KeyProbe } from '../../payments/top-up/key-probe.ts';
 import { makeOffer } from '../../payments/x402/challenge.ts';
@@ -254,13 +252,10 @@ function unpayable({ asset, payees }: X402Config) {
 }
 
 const MAIL_ANSWER_MS = 10_000;
-const MAIL_SEND_MS = 60_000;
 
-export function mailChecks({ config, mails }: DoctorOptions): readonly Check[] {
-  const { feedback, serviceName } = config;
+export function mailChecks({ config: { feedback } }: DoctorOptions): readonly Check[] {
   if (!feedback?.mail) return off(['mail'], 'Not checked: SMTP_URL is unset, so feedback is stored but not mailed.');
   const { mail } = feedback;
-  if (mails) return [{ name: 'mail', limitMs: MAIL_SEND_MS, run: () => sendsMail(mail, serviceName) }];
   return [{ name: 'mail', run: () => takesMail(mail) }];
 }
 
@@ -278,19 +273,6 @@ async function takesMail({ smtpUrl, from, to }: MailConfig): Promise<Finding> {
     }
   }
   return ok(`The mail server accepts mail for ${to.length === 1 ? 'the address' : `all ${to.length} addresses`}.`);
-}
-
-async function sendsMail(mail: MailConfig, serviceName: string): Promise<Finding> {
-  const subject = `[${serviceName}] Test of feedback mail`;
-  const messageId = `<doctor-${randomUUID()}@${mail.from.address.split('@')[1]}>`;
-  const text = 'speechgate doctor --mail sent this test mail. The mail settings work. No action is needed.\n';
-  const letter = { from: mail.from, to: [...mail.to], subject, messageId, date: new Date(), text };
-  try {
-    await smtpSender({ ...mail, serviceName })(letter, AbortSignal.timeout(MAIL_SEND_MS));
-  } catch (error) {
-    return mailFault(error as SmtpError, mail.to.map(({ address }) => address).join(', '));
-  }
-  return ok('The mail server accepted a test mail.');
 }
 
 /** Without the server's text, which may repeat our credentials. */

@@ -1,38 +1,23 @@
 import { randomBytes } from 'node:crypto';
 import { statfs } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { dirname } from 'node:path';
 import { buffer } from 'node:stream/consumers';
-import { sql } from 'kysely';
 import { parseAudioStoreSetting } from '../../config/store-setting.ts';
 import { isClockError, StoreError } from '../../speech/store/audio-store.ts';
 import { openAudioStore } from '../../speech/store/open-store.ts';
-import {
-  type Check,
-  type DoctorContext,
-  type DoctorOptions,
-  type Finding,
-  fault,
-  ok,
-  skipped,
-  warning,
-} from './check.ts';
+import { type Check, type DoctorOptions, type Finding, fault, ok, warning } from './check.ts';
 
 const SIZE = 4_096;
 const STORE_LIMIT_MS = 90_000;
 
 export function storageChecks({ config: { jobs } }: DoctorOptions): readonly Check[] {
   const store = parseAudioStoreSetting(jobs.audioStore);
-  const folders = { ...(store?.kind === 'file' && { audio: store.path }), 'temporary files': tmpdir() };
   return [
     { name: 'audio-store', limitMs: STORE_LIMIT_MS, run: () => keepsAudio(jobs.audioStore) },
     { name: 'audio-links', run: () => areSigned(jobs.signingSecrets) },
-    ...Object.entries(folders).map(([about, folder]) => ({
-      name: 'disk',
-      about,
-      run: async () => judgeRoom(await roomOf(folder), roomFix(about)),
-    })),
-    { name: 'disk', about: 'database', needs: 'database', run: databaseHasRoom },
+    store?.kind === 'file'
+      ? { name: 'disk', run: async () => judgeRoom(await roomOf(store.path)) }
+      : { name: 'disk', run: () => ok('AUDIO_STORE is a bucket.') },
   ];
 }
 
@@ -94,11 +79,6 @@ interface Room {
   readonly totalBytes: number;
 }
 
-const roomFix = (about: string): string =>
-  about === 'audio'
-    ? 'Free space on the disk, lower AUDIO_RETENTION_SECONDS, or set AUDIO_STORE to a bucket (s3://…).'
-    : 'Free space on the disk of this folder, or use a larger disk.';
-
 /** Reads the disk of the folder, or of its nearest existing parent. */
 async function roomOf(folder: string): Promise<Room> {
   try {
@@ -112,29 +92,12 @@ async function roomOf(folder: string): Promise<Room> {
   }
 }
 
-export function judgeRoom({ freeBytes, totalBytes }: Room, fix: string): Finding {
+export function judgeRoom({ freeBytes, totalBytes }: Room): Finding {
+  const fix = 'Free space on the disk, lower AUDIO_RETENTION_SECONDS, or set AUDIO_STORE to a bucket (s3://…).';
   const space = `${gib(freeBytes)} of ${gib(totalBytes)} are free on this disk`;
   if (freeBytes < FAULT_BYTES) return fault(`${space}.`, fix);
   if (freeBytes < WARNING_BYTES || freeBytes < totalBytes * WARNING_SHARE) return warning(`${space}.`, fix);
   return ok(`${space}.`);
-}
-
-/** PostgreSQL reports no disk space. Its folder can be read only on this machine, by a role that may see its name. */
-async function databaseHasRoom({ db, config: { databaseUrl } }: DoctorContext): Promise<Finding> {
-  const { rows } = await sql<{ bytes: bigint; folder: string | null; local: boolean }>`
-    select pg_database_size(current_database()) as bytes,
-           (select setting from pg_settings where name = 'data_directory') as folder,
-           coalesce(inet_server_addr() = inet_client_addr(), true) as local`.execute(db);
-  const [row] = rows;
-  const size = `The database uses ${gib(Number(row?.bytes ?? 0))}`;
-  const host = new URL(databaseUrl).hostname;
-  if (!row?.folder || !row.local)
-    return skipped(`${size}; PostgreSQL does not report the free space of its disk (${host || 'socket'}).`);
-  const room = await roomOf(row.folder).catch(() => undefined);
-  if (!room)
-    return skipped(`${size}; the folder of PostgreSQL can't be read from here, so free disk space was not checked.`);
-  const { state, message, fix } = judgeRoom(room, 'Free space on the disk of the database, or use a larger disk.');
-  return { state, message: `${size}; ${message}`, ...(fix !== undefined && { fix }) };
 }
 
 const gib = (bytes: number): string => `${(bytes / 1024 / MIB).toFixed(1)} GiB`;

@@ -321,7 +321,7 @@ test('a read-only database and a role without rights are not ready, and name the
   t.strictSame([denied.status, denied.checks.database, denied.samples], [503, 'ok', [1, 0]]);
   t.match(denied.checks.schema, /^permission denied .+ Run npm run migrate as the owner .+ DATABASE_APP_ROLE\.$/);
   const context = openContext({
-    ...{ misspelt: [], keysFile: undefined, isSandbox: false, speaks: false, mails: false, now: Date.now },
+    ...{ misspelt: [], keysFile: undefined, isSandbox: false, speaks: false, now: Date.now },
     config: configOf({ DATABASE_URL: withoutRights.href }),
   });
   const rights = DATABASE_CHECKS.filter(({ name }) => name === 'rights');

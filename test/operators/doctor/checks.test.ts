@@ -4,7 +4,6 @@ import { test } from 'tap';
 import { type Check, type DoctorContext, ok } from '../../../src/operators/doctor/check.ts';
 import { judgeVersion } from '../../../src/operators/doctor/database-checks.ts';
 import { type Checked, runChecks } from '../../../src/operators/doctor/run-checks.ts';
-import { bitsOf } from '../../../src/operators/doctor/settings-checks.ts';
 import { judgeRoom } from '../../../src/operators/doctor/storage-checks.ts';
 
 async function told(checks: readonly Check[], left: readonly string[] = []): Promise<Checked[]> {
@@ -65,12 +64,6 @@ test('a disk needs 2 GiB and a twentieth of its size, and fails below 256 MiB', 
     [4, 100],
     [6, 100],
     [2.5, 10],
-  ].map(([free = 0, total = 0]) => judgeRoom({ freeBytes: free * GIB, totalBytes: total * GIB }, 'x').state);
+  ].map(([free = 0, total = 0]) => judgeRoom({ freeBytes: free * GIB, totalBytes: total * GIB }).state);
   t.strictSame(states, ['fault', 'warning', 'warning', 'ok', 'ok']);
-});
-
-test("a secret's strength counts its characters, and repetition only once", async (t) => {
-  t.ok(bitsOf('0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a6978c0ffee1234987abd') > 200);
-  t.strictSame([bitsOf('k'.repeat(64)), bitsOf('k')], [0, 0]);
-  t.ok(bitsOf('0a1b2c3d'.repeat(8)) <= 24);
 });

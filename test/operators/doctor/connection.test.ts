@@ -120,7 +120,7 @@ for (const [name, { cause, fix, url: set, server, change: [change, undo] = [] }]
     set?.(url);
     if (undo) t.teardown(() => owner.query(undo));
     if (change) await owner.query(change);
-    const options = { misspelt: [], keysFile: undefined, isSandbox: true, speaks: false, mails: false, now: Date.now };
+    const options = { misspelt: [], keysFile: undefined, isSandbox: true, speaks: false, now: Date.now };
     const context = openContext({ ...options, config: configOf({ DATABASE_URL: url.href }) });
     t.teardown(() => context.db.destroy());
     const checks = DATABASE_CHECKS.filter((check) => check.name === 'database');

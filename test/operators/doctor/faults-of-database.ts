@@ -9,7 +9,7 @@ import type { Scene } from './scene.ts';
 
 const OF_DATABASE = [
   ...['replicas', 'database-version', 'durability', 'session', 'pooler', 'commits', 'standby', 'clock', 'connections'],
-  ...['schema', 'constraints', 'rights', 'money', 'card-mode', 'disk'],
+  ...['schema', 'constraints', 'rights', 'money', 'card-mode'],
 ];
 
 /** What is wrong with the database. */
@@ -29,7 +29,7 @@ export const FAULTS_OF_DATABASE: Cases = {
     },
   },
   'a read-only database': {
-    finds: ['fault', 'database', /read-only/],
+    finds: ['fault', 'database', /^The database is read-only/],
     skipped: ['commits'],
     make: async ({ unused, sql }, t) => {
       const { url } = await unused(t);

@@ -106,18 +106,14 @@ export async function startService(t: Test, settings: Env): Promise<{ env: Env; 
 export interface Options {
   readonly now?: () => number;
   readonly left?: readonly string[];
-  readonly mails?: boolean;
 }
 
 /** What doctor finds with these settings. */
-export async function examine(
-  env: Env,
-  { now = Date.now, left = [], mails = false }: Options = {},
-): Promise<Checked[]> {
+export async function examine(env: Env, { now = Date.now, left = [] }: Options = {}): Promise<Checked[]> {
   const read = readConfig(env);
   if (read.outcome === 'faulty') throw new Error(describeFaults(read.faults));
   const { config, misspelt } = read;
-  const options = { config, misspelt, now, keysFile: env.SIGNING_KEYS_FILE, isSandbox: false, speaks: true, mails };
+  const options = { config, misspelt, now, keysFile: env.SIGNING_KEYS_FILE, isSandbox: false, speaks: true };
   const context = openContext(options);
   const told: Checked[] = [];
   for await (const checked of runChecks(allChecks(options), context, new Set(left))) told.push(checked);
