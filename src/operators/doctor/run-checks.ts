@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { faultOf, poolerFix, rightsFix } from '../../db/database-errors.ts';
+import { connectionFix, faultOf, isConnectionError, poolerFix, rightsFix } from '../../db/database-errors.ts';
 import { pendingMigrations } from '../../db/migrate.ts';
 import { chainChecks } from './chain-checks.ts';
 import {
@@ -49,7 +49,7 @@ export async function* runChecks(
   const running = checks.map(async ({ name, about, limitMs = DEFAULT_LIMIT_MS, needs, run }): Promise<Checked> => {
     const finding = left.has(name)
       ? skipped('Not checked, because of --skip.')
-      : await judged(async () => (await whatLacks(context, needs)) ?? run(context), limitMs);
+      : await judged(async () => (await whatLacks(context, needs)) ?? run(context), limitMs, needs);
     return { name, ...(about !== undefined && { about }), ...finding };
   });
   for (const checked of running) yield await checked;
@@ -66,7 +66,7 @@ async function whatLacks(context: DoctorContext, needs: Check['needs']): Promise
   return isCurrent ? undefined : skipped('Not checked: the database lacks migrations. See the check "schema".');
 }
 
-async function judged(run: () => Promise<Finding>, limitMs: number): Promise<Finding> {
+async function judged(run: () => Promise<Finding>, limitMs: number, needs: Check['needs']): Promise<Finding> {
   const enough = new AbortController();
   const late = async () => {
     await sleep(limitMs, undefined, { signal: enough.signal });
@@ -77,7 +77,9 @@ async function judged(run: () => Promise<Finding>, limitMs: number): Promise<Fin
     return await Promise.race([run(), late()]);
   } catch (error) {
     const cause = error instanceof Error ? faultOf(error) : undefined;
-    const fix = poolerFix(error) ?? rightsFix(error) ?? 'Fix the cause of this error, and repeat the check.';
+    const isConnection = needs && error instanceof Error && isConnectionError(error);
+    const known = isConnection ? connectionFix(error) : (poolerFix(error) ?? rightsFix(error));
+    const fix = known ?? 'Fix the cause of this error, and repeat the check.';
     return fault(`The check failed with an error: ${cause ?? 'unknown'}.`, fix);
   } finally {
     enough.abort();

@@ -50,6 +50,14 @@ test('a check that hangs or throws is a fault and affects no other check', async
   t.strictSame([empty?.state, fine?.state], ['fault', 'ok']);
 });
 
+test('a check that the database refuses a connection gets the fix of that error', async (t) => {
+  const full = Object.assign(new Error('too many connections for role "app"'), { code: '53300' });
+  const context = { once: async () => [] } as unknown as DoctorContext;
+  const checks: Check[] = [{ name: 'clock', needs: 'database', run: async () => Promise.reject(full) }];
+  for await (const { fix } of runChecks(checks, context, new Set()))
+    t.match(fix, /^Close connections of other programs/);
+});
+
 test('PostgreSQL 15 and later is supported and tested up to 18', async (t) => {
   const states = [140_019, 150_000, 180_004, 190_001].map((version) => judgeVersion(version).state);
   t.strictSame(states, ['fault', 'ok', 'ok', 'warning']);
