@@ -21,10 +21,7 @@ export interface ListedPayment {
   readonly refusal: string | null;
   readonly checkedAt: Date | null;
   readonly traceId: string | null;
-  readonly isInDoubt: boolean;
 }
-
-export type Which = 'in doubt' | 'all' | { readonly since: Date };
 
 const BATCH = 200;
 
@@ -35,8 +32,8 @@ const isInDoubt = (eb: ExpressionBuilder<DB, 'x402_payment'>) =>
     eb.and([eb('state', '=', 'failed'), eb('next_look_at', 'is not', null)]),
   ]);
 
-/** In pages. */
-export const listPayments = (db: Database, which: Which): AsyncGenerator<ListedPayment[]> =>
+/** Payments without a clear outcome, in pages. */
+export const listPayments = (db: Database): AsyncGenerator<ListedPayment[]> =>
   pagesById(async (after) => {
     const rows = await db
       .selectFrom('x402_payment')
@@ -44,14 +41,10 @@ export const listPayments = (db: Database, which: Which): AsyncGenerator<ListedP
       .select(['pay_to as payTo', 'amount_micro_usd as amount', 'valid_before as validBefore', 'refusal'])
       .select(['head_block as headBlock', 'checked_at as checkedAt', 'trace_id as traceId'])
       .select((eb) => [
-        isInDoubt(eb).$castTo<boolean>().as('isInDoubt'),
         secondsSince(eb.fn.coalesce('settling_at', 'created_at')).as('ageSeconds'),
         eb.fn.coalesce('transaction_hash', 'awaited_transaction').as('transaction'),
       ])
-      .where((eb) => {
-        if (which === 'all') return eb.lit(true);
-        return which === 'in doubt' ? isInDoubt(eb) : eb('created_at', '>=', which.since);
-      })
+      .where(isInDoubt)
       .where('id', '>', after)
       .orderBy('id')
       .limit(BATCH)

@@ -1,12 +1,11 @@
 import type { Asset } from '../../config/network.ts';
-import { JSON_OPTION, UsageError } from '../../lib/arguments.ts';
+import { JSON_OPTION } from '../../lib/arguments.ts';
 import { eachOf } from '../../lib/each-of.ts';
-import { readMoment } from '../../lib/moment.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { printableJson, printableLine } from '../../lib/printable.ts';
 import type { Chain } from '../../payments/x402/chain.ts';
 import { openPayments } from '../../payments/x402/resolver.ts';
-import { type ChainEvidence, findEvidence, type ListedPayment, listPayments, type Which } from '../audit/payments.ts';
+import { type ChainEvidence, findEvidence, type ListedPayment, listPayments } from '../audit/payments.ts';
 import {
   type CommandContext,
   commandSettings,
@@ -18,9 +17,6 @@ import {
 
 const USAGE = `speechgate admin payments
 Lists USDC payments without a clear outcome, and looks them up on the chain.
-  --all            lists every payment
-  --since TIME     lists payments since a day, a time such as 2026-11-01T09:00:00Z, or an age: 90min, 36h, 7d
-  --no-chain       does not ask the chain
   --json           prints a JSON array`;
 const CONCURRENCY = 8;
 const HEADS = ['id', 'at', 'age', 'state', 'purpose', 'USD', 'payer', 'transaction', 'chain'];
@@ -28,21 +24,15 @@ const COLUMNS = [8, 24, 8, 9, 8, 12, 42, 66];
 
 export const paymentsCommand = defineCommand({
   usage: USAGE,
-  options: {
-    all: { type: 'boolean', default: false },
-    since: { type: 'string' },
-    'no-chain': { type: 'boolean', default: false },
-    ...JSON_OPTION,
-  },
-  run: async ({ all, since, 'no-chain': noChain, json }, _words, context) => {
-    const which = readWhich(all, since);
+  options: JSON_OPTION,
+  run: async ({ json }, _words, context) => {
     const settings = await commandSettings(context);
     const { x402 } = await readWholeConfig(settings, 'list payments');
     return withDatabase(context, { settings, subject: 'The payments', maxConnections: 2 }, async (db) => {
-      const chain = x402?.rpcUrls && !noChain ? openPayments(db, x402.asset, x402.rpcUrls).chain : undefined;
+      const chain = x402?.rpcUrls ? openPayments(db, x402.asset, x402.rpcUrls).chain : undefined;
       const find = (payment: ListedPayment) => ask(payment, chain && x402 && { chain, asset: x402.asset });
       try {
-        return await list(context, listPayments(db, which), { which, json, find: noChain ? undefined : find });
+        return await list(context, listPayments(db), find, json);
       } finally {
         await chain?.close();
       }
@@ -50,40 +40,29 @@ export const paymentsCommand = defineCommand({
   },
 });
 
-interface ListOptions {
-  readonly which: Which;
-  readonly json: boolean;
-  readonly find: ((payment: ListedPayment) => Promise<ChainEvidence>) | undefined;
-}
-
 async function list(
   { console }: CommandContext,
   batches: AsyncIterable<ListedPayment[]>,
-  { which, json, find }: ListOptions,
+  find: (payment: ListedPayment) => Promise<ChainEvidence>,
+  json: boolean,
 ): Promise<number> {
   let count = 0;
   let isAnswered = true;
   for await (const batch of batches) {
     const evidence = new Map<string, ChainEvidence>();
-    const inDoubt = find ? batch.filter(({ isInDoubt }) => isInDoubt) : [];
-    await eachOf(inDoubt, CONCURRENCY, async (payment) => {
-      if (find) evidence.set(payment.id, await find(payment));
+    await eachOf(batch, CONCURRENCY, async (payment) => {
+      evidence.set(payment.id, await find(payment));
     });
     for (const payment of batch) {
-      const shown = evidence.get(payment.id);
-      if (shown?.outcome === 'unanswered') isAnswered = false;
+      const shown = evidence.get(payment.id) as ChainEvidence;
+      if (shown.outcome === 'unanswered') isAnswered = false;
       if (!json && count === 0) console.log(line(HEADS));
       console.log(json ? `${count === 0 ? '[' : ','}${printableJson(jsonOf(payment, shown))}` : lineOf(payment, shown));
       count += 1;
     }
   }
   if (json) console.log(count === 0 ? '[]' : ']');
-  else if (count === 0)
-    console.log(
-      which === 'in doubt'
-        ? 'Every payment has a clear outcome. No action is needed.'
-        : 'No payment matches these options.',
-    );
+  else if (count === 0) console.log('Every payment has a clear outcome. No action is needed.');
   return isAnswered ? 0 : EXIT_UNANSWERED;
 }
 
@@ -109,9 +88,9 @@ function line(cells: readonly string[]): string {
   return printableLine(COLUMNS, cells);
 }
 
-function lineOf(payment: ListedPayment, evidence: ChainEvidence | undefined): string {
+function lineOf(payment: ListedPayment, evidence: ChainEvidence): string {
   const { id, createdAt, ageSeconds, state, purpose, claim, transaction, refusal } = payment;
-  const shown = evidence ? describe(evidence, payment) : '';
+  const shown = describe(evidence, payment);
   const why = refusal === null ? '' : `refused: ${refusal}`;
   return line([
     ...[
@@ -123,7 +102,7 @@ function lineOf(payment: ListedPayment, evidence: ChainEvidence | undefined): st
       formatUsd(claim.amount),
       claim.payer,
     ],
-    ...[transaction ?? '', [shown, why].filter(Boolean).join('; ')],
+    ...[transaction ?? '', why ? `${shown}; ${why}` : shown],
   ]);
 }
 
@@ -149,7 +128,7 @@ function describe(evidence: ChainEvidence, { claim }: ListedPayment): string {
   }
 }
 
-function jsonOf(payment: ListedPayment, evidence: ChainEvidence | undefined) {
+function jsonOf(payment: ListedPayment, chain: ChainEvidence) {
   const { id, createdAt, ageSeconds, state, purpose, claim, transaction, refusal, checkedAt, traceId } = payment;
   return {
     id,
@@ -157,7 +136,7 @@ function jsonOf(payment: ListedPayment, evidence: ChainEvidence | undefined) {
     ageSeconds: Math.floor(ageSeconds),
     state,
     purpose,
-    isInDoubt: payment.isInDoubt,
+    isInDoubt: true,
     amountMicroUsd: claim.amount,
     payer: claim.payer,
     payTo: claim.payTo,
@@ -166,7 +145,7 @@ function jsonOf(payment: ListedPayment, evidence: ChainEvidence | undefined) {
     refusal,
     checkedAt,
     traceId,
-    chain: evidence ?? null,
+    chain,
   };
 }
 
@@ -176,22 +155,7 @@ function timeOf(seconds: bigint): string {
   return Number.isNaN(at.getTime()) ? `second ${seconds}` : at.toISOString();
 }
 
-function readWhich(all: boolean, text: string | undefined): Which {
-  if (text === undefined) return all ? 'all' : 'in doubt';
-  const since = readSince(text, new Date());
-  if (all) throw new UsageError('--all conflicts with --since. Use one of them.');
-  if (!since) throw new UsageError(`--since is ${text}, but it must be a day, a time or an age such as 7d.`);
-  return { since };
-}
-
 const UNITS = { s: 1, min: 60, h: 3_600, d: 86_400 } as const;
-
-/** A date and time, or an age such as 36h. Undefined if it is neither. */
-export function readSince(text: string, now: Date): Date | undefined {
-  const [, count, unit] = /^(\d{1,6})(s|min|h|d)$/.exec(text) ?? [];
-  if (count !== undefined) return new Date(now.getTime() - Number(count) * UNITS[unit as keyof typeof UNITS] * 1000);
-  return readMoment(text);
-}
 
 export function formatAge(seconds: number): string {
   const [unit, size] = Object.entries(UNITS).findLast(([, size]) => seconds >= size) ?? ['s', 1];

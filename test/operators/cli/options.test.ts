@@ -3,7 +3,7 @@ import { test } from 'tap';
 import { EXIT_USAGE, parseCommandLine } from '../../../src/lib/arguments.ts';
 import { ExitError } from '../../../src/operators/cli/command.ts';
 import { confirm } from '../../../src/operators/cli/operator-options.ts';
-import { formatAge, readSince } from '../../../src/operators/cli/payments-command.ts';
+import { formatAge } from '../../../src/operators/cli/payments-command.ts';
 import { RECONCILE_SYNTAX, readSinceOptions } from '../../../src/operators/cli/reconcile-command.ts';
 
 const read = (args: readonly string[]) => readSinceOptions(parseCommandLine(RECONCILE_SYNTAX, args).values);
@@ -37,22 +37,6 @@ for (const [args, fault] of [
     t.throws(() => read(args), { message: fault });
   });
 }
-
-const NOW = new Date('2026-11-23T12:00:00Z');
-
-test('--since takes a day, a time or an age', async (t) => {
-  for (const [text, at] of [
-    ['36h', '2026-11-22T00:00:00.000Z'],
-    ['90min', '2026-11-23T10:30:00.000Z'],
-    ['7d', '2026-11-16T12:00:00.000Z'],
-    ['2026-11-01', '2026-11-01T00:00:00.000Z'],
-    ['2026-11-01T09:00:00+02:00', '2026-11-01T07:00:00.000Z'],
-  ] as const) {
-    t.equal(readSince(text, NOW)?.toISOString(), at);
-  }
-  for (const text of ['yesterday', '7', '-1d', '2026-13-01', '2026-11-01T09:00', '1e3d'])
-    t.equal(readSince(text, NOW), undefined, text);
-});
 
 test('an age is shown in its largest unit', async (t) => {
   t.strictSame([0, 59, 60, 7_199, 3 * 86_400].map(formatAge), ['0 s', '59 s', '1 min', '1 h', '3 d']);

@@ -198,12 +198,10 @@ test('payments lists payments in doubt with their state on chain and changes not
   t.match(lineOf(expired), /not paid: the authorization expired before it was used/);
 
   const json = JSON.parse((await run('--json')).out) as { payer: string; chain: { outcome: string } | null }[];
-  const told = json.map((payment) => payment.chain?.outcome);
-  t.strictSame(told, ['paid', 'usable', 'expired']);
-  const all = await run('--all', '--no-chain');
-  t.strictSame([all.code, all.out.trimEnd().split('\n').length], [0, 5]);
-  t.notMatch(all.out, /NOT CHECKED|paid by/);
-  t.equal((await run('--since', '2d', '--no-chain')).out.trimEnd().split('\n').length, 5);
+  t.strictSame(
+    json.map((payment) => payment.chain?.outcome),
+    ['paid', 'usable', 'expired'],
+  );
 
   const silent = await operatorCommand({ ...env, X402_RPC_URL: 'http://127.0.0.1:1' }, 'payments');
   t.equal(silent.code, 69, silent.output);
@@ -211,12 +209,6 @@ test('payments lists payments in doubt with their state on chain and changes not
   const unset = await operatorCommand({ DATABASE_URL: gateway.databaseUrl }, 'payments');
   t.equal(unset.code, 69);
   t.match(unset.out, /NOT CHECKED: X402_PAY_TO or X402_RPC_URL is unset/);
-  const wrong = await run('--since', 'yesterday');
-  t.equal(wrong.code, 2, wrong.output);
-  t.match(
-    wrong.err,
-    /^--since is yesterday, but it must be a day, a time or an age such as 7d\.\nUsage: speechgate admin payments\n$/,
-  );
   t.strictSame(await db.selectFrom('x402_payment').selectAll().orderBy('id').execute(), before);
   t.equal(await timesPaid(chain, unused), 0);
 });
