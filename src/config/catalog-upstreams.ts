@@ -96,9 +96,6 @@ export function upstreamFaults(servers: readonly UpstreamServer[], models: reado
     ...(names.includes(DEFAULT_UPSTREAM)
       ? [`upstream ${DEFAULT_UPSTREAM} needs another name: this one means SPEECH_BASE_URL`]
       : []),
-    ...names
-      .filter((each) => !models.some(({ upstreams }) => upstreams?.some((upstream) => upstream.name === each)))
-      .map((each) => `no model uses upstream ${each}; remove it, or add it to the upstreams of a model`),
     ...models.flatMap((model) => modelFaults(model, known).map((fault) => `model ${model.id}: ${fault}`)),
   ];
 }

@@ -156,7 +156,6 @@ const UPSTREAM_FAULTS: [string, object[], object[], RegExp][] = [
     /fast: upstream local is listed twice/,
   ],
   ['an unknown upstream', [LOCAL], [{ name: 'local' }, { name: 'cloud' }], /cloud is not in the list upstreams/],
-  ['an unused upstream', [LOCAL], [{ name: 'default' }], /no model uses upstream local/],
   ['no upstream', [], [], /upstreams must NOT have fewer than 1 items/],
   [
     'an upstream named like that of SPEECH_BASE_URL',
