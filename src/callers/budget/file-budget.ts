@@ -1,13 +1,13 @@
 import { createHash, randomUUID } from 'node:crypto';
 import type { Book, Limit } from '../client/book.ts';
 import { type Budget, checkCall, type KnownOfPurchase, type Reservation } from '../client/budget.ts';
-import { AMOUNT, checkedOptions } from '../client/check-options.ts';
+import { checkedOptions } from '../client/check-options.ts';
 import { type Flow, isRepeatable, type PendingPurchase } from '../client/pending-purchase.ts';
 import { BudgetStore } from './budget-store.ts';
 import type { SavedSpeech } from './purchases.ts';
 
 const OVERDUE_SECONDS = 60;
-const LIMITS = { perCallMicroUsd: AMOUNT, perDayMicroUsd: AMOUNT, totalMicroUsd: AMOUNT } as const;
+const LIMITS = { perCallMicroUsd: 'bigint', perDayMicroUsd: 'bigint', totalMicroUsd: 'bigint' } as const;
 
 /** Micro-USD. Signed amounts reported as not charged are a second sum with the same limits. */
 export interface BudgetLimits {
@@ -52,7 +52,7 @@ export async function openFileBudget(
   limits: BudgetLimits,
   now: () => number = Date.now,
 ): Promise<FileBudget> {
-  const checked = checkedOptions('openFileBudget', limits, LIMITS);
+  const checked = checkedOptions(limits, LIMITS);
   return new FileBudget(await BudgetStore.open(path), checked, now);
 }
 

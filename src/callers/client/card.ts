@@ -9,6 +9,7 @@ import { openApi, readData, type Wire } from './api.ts';
 import { type Budget, checkCall, type Reservation } from './budget.ts';
 import { cardRequest, topUpLink } from './card-credits.ts';
 import { picoUsd, priceOf, readMicroUsd } from './catalog.ts';
+import { checkedOptions } from './check-options.ts';
 import { AudioLostError, OutcomeUnknownError, OverCapError, ServiceError, SpeechgateError } from './errors.ts';
 import { boundedCharge, isJob, type PendingPurchase } from './pending-purchase.ts';
 import { type CardResponse, failAsLost, receiptOf, responseLost, topUpLinkOf } from './read-speech.ts';
@@ -100,9 +101,8 @@ export class Speechgate {
   #catalog: Wire<TtsModelsResponse> | undefined;
 
   constructor(options: SpeechgateOptions) {
-    checkTypes('Speechgate', options, OPTIONS);
-    this.#options = options;
-    const { baseUrl, allowInsecureHttp, pay, fetch } = options;
+    this.#options = checkedOptions(options, OPTIONS);
+    const { baseUrl, allowInsecureHttp, pay, fetch } = this.#options;
     const url = new URL(baseUrl);
     if (!isConfidential(url) && !allowInsecureHttp)
       throw new TypeError('baseUrl must be https; http needs loopback or allowInsecureHttp: true.');
@@ -118,8 +118,7 @@ export class Speechgate {
    * @throws AudioLostError when it was or may have been charged and cannot be resumed
    */
   async speak(order: SpeechOrder, options: SpeakOptions = {}): Promise<Speech> {
-    checkTypes('speak', options, SPEAK_OPTIONS);
-    const { signal, durable = false, maxMicroUsd: limit } = options;
+    const { signal, durable = false, maxMicroUsd: limit } = checkedOptions(options, SPEAK_OPTIONS);
     const { budget, maxPerRequestMicroUsd, maxTotalMicroUsd } = this.#options;
     const { models, defaultModel } = this.#catalog ?? (await this.models({ ...(signal && { signal }) }));
     const { model = defaultModel } = order;
@@ -296,25 +295,10 @@ const jobFailed = ({ error, traceId }: TtsJob): ServiceError =>
 
 function speechOf(response: Response, audio: ReadableStream<Uint8Array>, receipt: Receipt): Speech {
   const contentType = response.headers.get('content-type') as Speech['contentType'];
-  if (!contentType?.startsWith('audio/'))
-    throw new TypeError(`content-type of the response is ${contentType}, not audio.`);
+  if (!contentType?.startsWith('audio/')) throw new TypeError(`The response is ${contentType}, not audio.`);
   const bytes = async () => new Uint8Array(await new Response(audio).arrayBuffer());
   return { audio, bytes, contentType, receipt };
 }
 
 const walletsOnly = (): SpeechgateError =>
   new SpeechgateError('This client pays only by card credit. For wallets, import Speechgate from `/x402`.');
-
-/** A misspelt or invalid cap must not be ignored. @throws TypeError */
-function checkTypes<Options extends object>(
-  functionName: string,
-  options: Options,
-  types: Readonly<Record<keyof Options & string, string>>,
-): void {
-  for (const [name, value] of Object.entries(options)) {
-    const type = new Map(Object.entries(types)).get(name);
-    if (!type) throw new TypeError(`${functionName} has no option ${name}.`);
-    if (value !== undefined && typeof value !== type)
-      throw new TypeError(`${functionName}: ${name} must be a ${type}.`);
-  }
-}

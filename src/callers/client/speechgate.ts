@@ -15,7 +15,7 @@ import {
 } from './buy.ts';
 import { topUpLink } from './card-credits.ts';
 import { Catalog, type Quote, VOICES } from './catalog.ts';
-import { AMOUNT, CLIENT_OPTIONS, checkedOptions, SPEAK_OPTIONS } from './check-options.ts';
+import { checkedOptions } from './check-options.ts';
 import { type Deposit, deposit, depositOf, readDeposit } from './deposit.ts';
 import { readDirect, readVerifiedQuote } from './direct-x402.ts';
 import { SpeechgateError } from './errors.ts';
@@ -68,6 +68,20 @@ export interface SpeakOptions extends CallOptions {
   readonly maxMicroUsd?: bigint;
 }
 
+const OPTIONS = {
+  baseUrl: 'string',
+  allowInsecureHttp: 'boolean',
+  pay: 'object',
+  maxPerRequestMicroUsd: 'bigint',
+  maxTotalMicroUsd: 'bigint',
+  budget: 'object',
+  timeoutMs: 'number',
+  fetch: 'function',
+  trust: 'object',
+  onTrust: 'function',
+} as const;
+const SPEAK_OPTIONS = { signal: 'object', durable: 'boolean', maxMicroUsd: 'bigint' } as const;
+
 const TIMEOUT_MS = 60_000;
 const TOP_UP_STATUS: Shape = { accountId: 'string', balanceMicroUsd: 'amount', status: 'string' };
 
@@ -100,7 +114,7 @@ export class Speechgate {
   readonly #unknown = new Map<string, { readonly pending: PendingPurchase; readonly reservation: Reservation }>();
 
   constructor(options: SpeechgateOptions) {
-    this.#options = checkedOptions('Speechgate', options, CLIENT_OPTIONS);
+    this.#options = checkedOptions(options, OPTIONS);
     const { maxTotalMicroUsd, budget } = this.#options;
     this.#service = openService(this.#options);
     this.#budgets = [
@@ -116,7 +130,7 @@ export class Speechgate {
    * @throws AudioLostError when it was or may have been charged and cannot be resumed
    */
   async speak(order: SpeechOrder, options: SpeakOptions = {}): Promise<Speech> {
-    const { signal, durable, maxMicroUsd } = checkedOptions('speak', options, SPEAK_OPTIONS);
+    const { signal, durable, maxMicroUsd } = checkedOptions(options, SPEAK_OPTIONS);
     const { maxPerRequestMicroUsd, timeoutMs = TIMEOUT_MS } = this.#options;
     const way = requireWay(this.#options);
     await this.#resolveExpired(signal);
@@ -199,7 +213,7 @@ export class Speechgate {
    * @throws OutcomeUnknownError: pass its `pending` to `resumeDeposit`
    */
   async deposit(amountMicroUsd: bigint, { signal, onPending }: DepositCallOptions = {}): Promise<Deposit> {
-    checkedOptions('deposit', { amountMicroUsd }, { amountMicroUsd: AMOUNT });
+    checkedOptions({ amountMicroUsd }, { amountMicroUsd: 'bigint' });
     const { wallet } = requireWay(this.#options);
     if (!wallet) {
       throw new SpeechgateError('The option `pay` has no wallet. Pass prepaid(wallet) to deposit. Nothing was signed.');
