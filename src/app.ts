@@ -20,7 +20,6 @@ import { createAdminServer } from './http/admin/admin-server.ts';
 import {
   addBookGauges,
   addBuildInfo,
-  addPauseGauge,
   addPoolGauges,
   addReconcilerGauges,
   addStateGauges,
@@ -81,7 +80,6 @@ export async function createApp(config: Config, log: Logger, { demoAccount }: Ap
   addStateGauges(metrics, db, () => !leaving.signal.aborted);
   const limits = new RollingWindow(db, { ...config.rateLimit, livemode: config.card?.livemode }, metrics);
   const pauses = new KnownPauses(db, log);
-  addPauseGauge(metrics, pauses);
   const shared = { config, db, limits, pauses, work, metrics, log };
   const databaseIdentity = new DatabaseIdentity(db, config);
 

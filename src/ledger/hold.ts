@@ -253,7 +253,6 @@ export async function pendingHolds(db: Database) {
     .where('state', '=', sql.lit('pending'))
     .select([
       sql<number>`count(*)::int`.as('count'),
-      sql<number>`coalesce(extract(epoch from now() - min(created_at)), 0)::float8`.as('oldest_seconds'),
       sql<number>`(count(*) filter (where ${HOLD_LEASE_HAS_ENDED}))::int`.as('past_lease'),
       sql<number>`coalesce(greatest(extract(epoch from now() - min(lease_until)), 0), 0)::float8`.as(
         'oldest_past_lease_seconds',
@@ -262,7 +261,6 @@ export async function pendingHolds(db: Database) {
     .executeTakeFirstOrThrow();
   return {
     count: row.count,
-    oldestSeconds: row.oldest_seconds,
     pastLease: row.past_lease,
     oldestPastLeaseSeconds: row.oldest_past_lease_seconds,
   };

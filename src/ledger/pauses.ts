@@ -93,10 +93,6 @@ export class KnownPauses {
     return this.#paused.has(flow);
   }
 
-  get count(): number {
-    return this.#paused.size;
-  }
-
   start(): void {
     this.#timer ??= setInterval(() => void this.read(), READ_EVERY_MS).unref();
   }

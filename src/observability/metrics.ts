@@ -44,19 +44,9 @@ export class Metrics {
     'Holds that this process placed, captured, voided and lost (delivered, but not charged), by flow and event.',
     ['flow', 'event'],
   );
-  readonly #heldMicroUsd = this.#counter(
-    'speechgate_held_micro_usd_total',
-    'Micro-USD of holds that this process placed, captured, voided and lost (delivered, but not charged), by flow and event.',
-    ['flow', 'event'],
-  );
   readonly #payments = this.#counter(
     'speechgate_payments_total',
     'USDC payments that became settled, refused, failed or unknown in this process, by flow and event.',
-    ['flow', 'event'],
-  );
-  readonly #paymentsMicroUsd = this.#counter(
-    'speechgate_payments_micro_usd_total',
-    'Micro-USD of USDC payments that became settled, refused, failed or unknown in this process, by flow and event.',
     ['flow', 'event'],
   );
   readonly #revenueMicroUsd = this.#counter(
@@ -93,11 +83,6 @@ export class Metrics {
     'speechgate_upstream_failures_total',
     'Failed syntheses, by upstream and reason: its status, unreachable, late_start, timeout, broken_off, or what is wrong with its audio.',
     ['upstream', 'reason'],
-  );
-  readonly #upstreamSeconds = this.#histogram(
-    'speechgate_upstream_seconds',
-    'Seconds until the end of a synthesis, by upstream.',
-    ['upstream'],
   );
   readonly #upstreamAvailable = new Gauge({
     name: 'speechgate_upstream_available',
@@ -156,14 +141,12 @@ export class Metrics {
 
   holdMoved(flow: Flow, event: HoldEvent, amountMicroUsd: bigint): void {
     this.#holds(flow, event).inc();
-    this.#heldMicroUsd(flow, event).inc(Number(amountMicroUsd));
     if (event === 'captured') this.#revenueMicroUsd(flow).inc(Number(amountMicroUsd));
   }
 
   paymentMoved({ purpose, claim }: MovedPayment, event: PaymentEvent): void {
     const flow: Flow = purpose === 'speech' ? 'direct' : 'deposit';
     this.#payments(flow, event).inc();
-    this.#paymentsMicroUsd(flow, event).inc(Number(claim.amount));
     if (purpose === 'speech' && event === 'settled') this.#revenueMicroUsd(flow).inc(Number(claim.amount));
   }
 
@@ -182,7 +165,6 @@ export class Metrics {
   upstreamEnded(upstream: string, outcome: SynthesisOutcome, seconds: number): void {
     this.#syntheses(outcome).observe(seconds);
     this.#upstreamRequests(upstream, outcome).inc();
-    this.#upstreamSeconds(upstream).observe(seconds);
   }
 
   upstreamAvailable(upstream: string, isAvailable: boolean): void {

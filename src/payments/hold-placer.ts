@@ -205,10 +205,8 @@ export class Captures {
     });
   }
 
-  /** How many wait, and for how long the first has. */
-  get waiting(): { readonly count: number; readonly oldestSeconds: number } {
-    const [oldest] = this.#waiting;
-    return { count: this.#waiting.size, oldestSeconds: oldest ? (performance.now() - oldest.since) / 1000 : 0 };
+  get waiting(): number {
+    return this.#waiting.size;
   }
 
   /** Whether so many wait that no new hold may be placed (R55). */

@@ -197,7 +197,6 @@ test('beyond the bound of waiting captures no new hold is placed (R55)', async (
   await capture.held;
   const metrics = async () => (await gateway.app.admin.inject('/metrics')).body;
   t.match(await metrics(), /^speechgate_waiting_captures 1$/m);
-  t.match(await metrics(), /^speechgate_oldest_waiting_capture_seconds \d/m);
   const spoken = gateway.upstream.requests.length;
   for (const ask of [byCard, byWallet]) {
     const { status, headers, json } = await ask();

@@ -224,10 +224,7 @@ async function sample(gateway: X402Gateway, name: string): Promise<number> {
   return Number(line?.slice(name.length + 1) ?? 0);
 }
 
-for (const [flow, amount] of [
-  ['direct', PRICE],
-  ['deposit', BigInt(DEPOSIT)],
-] as const) {
+for (const flow of ['direct', 'deposit']) {
   test(`${flow}: the payment and its transfer keep the request's trace id`, { skip }, async (t) => {
     const gateway = await startX402Gateway(t, chain);
     if (flow === 'deposit') mineSteadily(t, chain);
@@ -245,8 +242,6 @@ for (const [flow, amount] of [
     );
     t.strictSame(await audit(gateway.db), []);
     t.equal(await sample(gateway, `speechgate_payments_total{flow="${flow}",event="settled"}`), 1);
-    const micro = await sample(gateway, `speechgate_payments_micro_usd_total{flow="${flow}",event="settled"}`);
-    t.equal(BigInt(micro), amount);
   });
 }
 

@@ -6,7 +6,6 @@ import { backlog } from '../../jobs/job.ts';
 import { auditResults } from '../../ledger/audit.ts';
 import { totalDebt } from '../../ledger/debts.ts';
 import { pendingHolds } from '../../ledger/hold.ts';
-import type { KnownPauses } from '../../ledger/pauses.ts';
 import type { Metrics } from '../../observability/metrics.ts';
 import type { DirectWork } from '../../payments/direct/direct-work.ts';
 import type { Captures } from '../../payments/hold-placer.ts';
@@ -52,23 +51,12 @@ export function addNodeGauge(metrics: Metrics, watch: NodeWatch): void {
   });
 }
 
-export function addPauseGauge(metrics: Metrics, pauses: KnownPauses): void {
-  metrics.addGauges('shared', async () => pauses, {
-    speechgate_paused_flows: ['Number of flows that operators have paused, as last read by this process.', 'count'],
-  });
-}
-
 export function addHoldGauges(metrics: Metrics, db: Database, captures: Captures): void {
-  metrics.addGauges('process', async () => captures.waiting, {
-    speechgate_waiting_captures: ['Delivered responses whose charge (capture) waits for the database.', 'count'],
-    speechgate_oldest_waiting_capture_seconds: [
-      'Waiting time of the oldest charge (capture) that waits for the database.',
-      'oldestSeconds',
-    ],
+  metrics.addGauges('process', async () => captures, {
+    speechgate_waiting_captures: ['Delivered responses whose charge (capture) waits for the database.', 'waiting'],
   });
   metrics.addGauges('shared', () => pendingHolds(db), {
     speechgate_pending_holds: ['Pending holds: not yet captured or voided.', 'count'],
-    speechgate_oldest_pending_hold_seconds: ['Age of the oldest pending hold.', 'oldestSeconds'],
     speechgate_holds_past_lease: ['Pending holds whose lease has expired.', 'pastLease'],
     speechgate_oldest_hold_past_lease_seconds: [
       'Longest time since the lease of a pending hold expired; 0 if none has expired.',

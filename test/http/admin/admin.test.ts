@@ -17,7 +17,6 @@ import { holdOnCard } from '../../support/holds.ts';
 import { configOf } from '../../support/setting.ts';
 import { cutChunked, openAiError, startStubUpstream, testUpstream } from '../../support/stub-upstream.ts';
 import { startTcpProxy } from '../../support/tcp-proxy.ts';
-import { unguarded } from '../../support/unguarded.ts';
 import { until } from '../../support/until.ts';
 import { payFor, startX402Gateway } from '../../support/x402.ts';
 
@@ -72,9 +71,7 @@ test("the operators' listener refuses any other Host with 421", async (t) => {
 const FAMILIES = [
   'speechgate_http_request_duration_seconds',
   'speechgate_holds_total',
-  'speechgate_held_micro_usd_total',
   'speechgate_pending_holds',
-  'speechgate_oldest_pending_hold_seconds',
   'speechgate_reconciler_repairs_total',
   'speechgate_upstream_first_byte_seconds',
   'speechgate_upstream_duration_seconds',
@@ -135,16 +132,12 @@ test('R40: metrics count requests, money and refusals without text, id or addres
   t.equal(value('speechgate_holds_total{flow="card",event="placed"}'), 3);
   t.equal(value('speechgate_holds_total{flow="card",event="captured"}'), 1);
   t.equal(value('speechgate_holds_total{flow="card",event="voided"}'), 2);
-  t.equal(value('speechgate_held_micro_usd_total{flow="card",event="placed"}'), 18 * 18 + 2 * 198);
-  t.equal(value('speechgate_held_micro_usd_total{flow="card",event="captured"}'), 18 * 18);
-  t.equal(value('speechgate_held_micro_usd_total{flow="card",event="voided"}'), 2 * 198);
   t.equal(value('speechgate_upstream_first_byte_seconds_count'), 1);
   t.equal(value('speechgate_upstream_duration_seconds_count{outcome="ok"}'), 1);
   t.equal(value('speechgate_upstream_duration_seconds_count{outcome="TTS_UPSTREAM_ERROR"}'), 1);
   t.equal(value('speechgate_upstream_duration_seconds_count{outcome="TTS_UNAVAILABLE"}'), 1);
   t.equal(value('speechgate_rate_limit_refusals_total{scope="account"}'), 1);
   t.equal(value('speechgate_pending_holds'), 0);
-  t.equal(value('speechgate_oldest_pending_hold_seconds'), 0);
   t.ok((value('speechgate_database_connections') ?? 0) > 0);
   t.equal(value('speechgate_database_waiting'), 0);
   for (const hidden of [account, secret, 'canary', '127.0.0.1', gateway.databaseUrl]) {
@@ -163,29 +156,19 @@ test('an upstream that breaks off is counted as an error', async (t) => {
   t.equal(sample(text, 'speechgate_upstream_first_byte_seconds_count'), 1);
 });
 
-test('pending holds and their age are read from the database at each scrape', async (t) => {
+test('pending holds are read from the database at each scrape', async (t) => {
   const gateway = await startGateway(t);
   const account = await gateway.fund(500);
   const held = await holdOnCard(gateway.db, account, 100n, 60);
   t.equal(held.outcome, 'placed');
-  await unguarded(gateway.db, (db) =>
-    db
-      .updateTable('transfer')
-      .set({ created_at: new Date(Date.now() - 90_000) })
-      .where('state', '=', 'pending')
-      .execute(),
-  );
   const text = await scrape(gateway);
   t.equal(sample(text, 'speechgate_pending_holds'), 1);
-  const age = sample(text, 'speechgate_oldest_pending_hold_seconds') ?? 0;
-  t.ok(age > 85, `${age} seconds`);
 });
 
 test('without a database the scrape omits the values that need it', async (t) => {
   const gateway = await startGateway(t, {}, { databaseUrl: 'postgres://postgres@127.0.0.1:1/none' });
   const text = await scrape(gateway);
   t.equal(sample(text, 'speechgate_pending_holds'), undefined);
-  t.equal(sample(text, 'speechgate_oldest_pending_hold_seconds'), undefined);
   t.equal(sample(text, 'speechgate_database_connections'), 0);
 });
 
