@@ -94,7 +94,6 @@ export async function createApp(config: Config, log: Logger, { demoAccount }: Ap
 
   const speechTimeoutMs = config.speech?.timeoutMs ?? DEFAULT_SPEECH_TIMEOUT_MS;
   const contract = await servedContract(config);
-  const offChain = await servedContract({ ...config, x402: config.x402 && { ...config.x402, rpcUrls: undefined } });
   const server = await createServer({
     ...config,
     logger: log,
@@ -110,8 +109,6 @@ export async function createApp(config: Config, log: Logger, { demoAccount }: Ap
         ...config,
         speechTimeoutMs,
         contract,
-        offChain,
-        hasOtherDomain: x402.hasOtherDomain,
         demoAccount,
         samples,
       }),

@@ -1,6 +1,5 @@
 import type { ServiceOperations } from '../../contract/operations.ts';
 import { routes } from '../../contract/routes.ts';
-import type { OpenApiDocument } from '../../contract/types.ts';
 import { NO_SAMPLES, type VoiceSamples } from '../../speech/voice-samples.ts';
 import type { OperationContext } from '../operations.ts';
 import { fixedBody, PRIVATE_CACHE } from '../reply.ts';
@@ -9,9 +8,6 @@ import { agentNotes, guide, type ServiceOptions } from './guide.ts';
 import { type HomeOptions, homePage } from './home-page.ts';
 
 interface Options extends ServiceOptions, HomeOptions {
-  /** The contract while nothing can be paid on the chain. */
-  readonly offChain: OpenApiDocument;
-  readonly hasOtherDomain: () => Promise<boolean>;
   /** In a sandbox: the account of the page at `/`, once there is one. */
   readonly demoAccount?: (() => string | undefined) | undefined;
   readonly samples: VoiceSamples;
@@ -33,7 +29,6 @@ export function serviceOperations(options: Options): ServiceOperations<Operation
     endpoints,
   });
   const contract = fixedBody(options.contract);
-  const offChain = fixedBody(options.offChain);
   const guideBody = fixedBody(guide(options));
   const notes = agentNotes(options);
   const docs = docsPage(guideBody, options);
@@ -58,6 +53,6 @@ export function serviceOperations(options: Options): ServiceOperations<Operation
       return { status: 200, headers, type: 'text/html', body: docs.body };
     },
     getAgentNotes: async () => ({ status: 200, body: notes }),
-    getContract: async () => ({ status: 200, body: (await options.hasOtherDomain()) ? offChain : contract }),
+    getContract: async () => ({ status: 200, body: contract }),
   };
 }
