@@ -15,10 +15,9 @@ import {
 } from '../speech/joined-mpeg.ts';
 import { frameSeconds } from '../speech/mpeg-frame.ts';
 import type { CollectedSpeech } from '../speech/open-provider.ts';
-import { type SpeakingUpstream, SpeechError } from '../speech/provider.ts';
+import { notAudio, type SpeakingUpstream, SpeechError, tooLarge } from '../speech/provider.ts';
 import { hasWord } from '../speech/split-text.ts';
 import { type AudioStore, type ByteRange, checkRange, type StoredAudio } from '../speech/store/audio-store.ts';
-import { notAudio, tooLarge } from '../speech/upstream-errors.ts';
 import type { Claim } from './claim-job.ts';
 
 type Row = Selectable<JobSegment>;

@@ -1,10 +1,29 @@
 import { matches } from '../lib/bytes.ts';
-import type { AudioReader, ReaderOptions } from './audio-reader.ts';
 import { MpegAudioReader } from './mpeg-audio.ts';
 import { FRAME_HEADER_BYTES, frameLength, ID3_HEADER_BYTES, id3Length } from './mpeg-frame.ts';
-import type { AudioType } from './provider.ts';
+import type { AudioFault, AudioType } from './provider.ts';
 import { WaveAudioReader } from './wave-audio.ts';
 import { RIFF_HEADER_BYTES } from './whole-audio.ts';
+
+/** Extracts what can be played from a body while it streams by, and checks that it is whole (R68). */
+export interface AudioReader {
+  readonly hasAudio: boolean;
+  /** The playing time so far. */
+  readonly seconds: number;
+  /** Whether nothing but digital silence was read so far. A faint noise is none. */
+  readonly isSilent: boolean;
+  /** A frame that describes the first file of the body, and was not passed on. */
+  readonly description?: Uint8Array | undefined;
+  push(bytes: Uint8Array): AudioFault | undefined;
+  end(): AudioFault | undefined;
+}
+
+export interface ReaderOptions {
+  readonly pass: (bytes: Uint8Array) => void;
+  readonly bodyBytes: number | undefined;
+  /** Passes no tag: what is read is a part of a file. */
+  readonly framesOnly?: boolean;
+}
 
 export const MAGIC_BYTES = RIFF_HEADER_BYTES;
 

@@ -1,9 +1,8 @@
 import { concatBytes } from '../lib/bytes.ts';
 import { MpegAudioReader } from './mpeg-audio.ts';
 import { FRAME_HEADER_BYTES, frameSamples, readSideInformation, soundOf, wholeFrames } from './mpeg-frame.ts';
-import { type Speech, SpeechError } from './provider.ts';
+import { audioError, type Speech, SpeechError } from './provider.ts';
 import { hasWord, splitForListener, splitText } from './split-text.ts';
-import { audioError } from './upstream-errors.ts';
 import { describe } from './whole-audio.ts';
 
 /** Silence that an encoder puts in front of its audio, in samples of its rate: that of LAME. */

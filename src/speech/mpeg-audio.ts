@@ -1,5 +1,5 @@
 import { matches } from '../lib/bytes.ts';
-import { type AudioFault, type AudioReader, asBuffer, type ReaderOptions } from './audio-reader.ts';
+import type { AudioReader, ReaderOptions } from './audio-format.ts';
 import {
   DESCRIPTION_BYTES,
   FRAME_HEADER_BYTES,
@@ -11,6 +11,9 @@ import {
   readSideInformation,
   soundOf,
 } from './mpeg-frame.ts';
+import type { AudioFault } from './provider.ts';
+
+export const asBuffer = (bytes: Uint8Array): Buffer => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 
 interface Unit {
   readonly kind: 'frame' | 'description' | 'leading tag' | 'appended tag' | 'trailing tag' | 'padding';

@@ -1,18 +1,13 @@
 import { setImmediate as endOfTurn } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { Catalog, Model } from '../config/catalog.ts';
-import {
-  type CharactersPerSecond,
-  DEFAULT_MAX_REQUEST_CHARACTERS,
-  DEFAULT_UPSTREAM,
-  type ModelUpstream,
-} from '../config/catalog-upstreams.ts';
+import { type CharactersPerSecond, DEFAULT_UPSTREAM, type ModelUpstream } from '../config/catalog-upstreams.ts';
 import { SPEED } from '../config/speech-limits.ts';
 import type { ProviderSettings, ServerSettings } from '../config/speech-settings.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import { credentialAlarm } from '../observability/outside.ts';
-import { asBuffer } from './audio-reader.ts';
 import { speakInSegments } from './joined-mpeg.ts';
+import { asBuffer } from './mpeg-audio.ts';
 import { openAiCompatible } from './openai-compatible.ts';
 import { costMicroUsd } from './price.ts';
 import {
@@ -68,19 +63,9 @@ export function openProvider(
       return upstream ? [{ ...named, upstream, pace: model.charactersPerSecond }] : [];
     });
   const byId = new Map(catalog.models.map((model) => [model.id, routesOfModel(model)]));
-  const byUpstreamModel = new Map(
-    [...catalog.models].reverse().map((model) => [model.upstreamModel, routesOfModel(model)]),
-  );
-  const fallback = byName.get(DEFAULT_UPSTREAM);
-
-  function routesOf({ modelId, model, speed }: Utterance): readonly Route[] {
-    const routes = byId.get(modelId ?? '') ?? byUpstreamModel.get(model);
-    if (routes) return brokenLast(routes.filter(({ hasSpeed }) => hasSpeed || speed === SPEED.default));
-    // For a job whose model is no longer in the catalog.
-    if (!fallback) return [];
-    const limits = { maxRequestCharacters: DEFAULT_MAX_REQUEST_CHARACTERS, streams: true, captions: undefined };
-    return [{ upstream: fallback, model, voices: new Map(), costPicoUsd: null, hasSpeed: true, ...limits }];
-  }
+  /** None for a job whose model is no longer in the catalog. */
+  const routesOf = ({ modelId, speed }: Utterance): readonly Route[] =>
+    brokenLast((byId.get(modelId ?? '') ?? []).filter(({ hasSpeed }) => hasSpeed || speed === SPEED.default));
 
   async function speakBy(
     routes: readonly Route[],

@@ -1,17 +1,20 @@
 import { type Dispatcher, errors, Pool } from 'undici';
 import { SPEED } from '../config/speech-limits.ts';
-import { audioReader, detectAudioType, MAGIC_BYTES } from './audio-format.ts';
-import type { AudioReader } from './audio-reader.ts';
-import { MAX_AUDIO_BYTES, type Speech, SpeechError, type SpokenWord, type Utterance } from './provider.ts';
+import { type AudioReader, audioReader, detectAudioType, MAGIC_BYTES } from './audio-format.ts';
 import {
   audioError,
   brokenOff,
   deadlineExceeded,
   firstByteTimeout,
+  MAX_AUDIO_BYTES,
   notAudio,
+  type Speech,
+  SpeechError,
+  type SpokenWord,
   statusError,
   tooLarge,
-} from './upstream-errors.ts';
+  type Utterance,
+} from './provider.ts';
 
 interface MeasuredSpeech extends Speech {
   /** Of all of `audio`, when that has ended. */

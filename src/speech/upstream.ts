@@ -3,9 +3,8 @@ import type { CharactersPerSecond } from '../config/catalog-upstreams.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import type { CredentialAlarm, OutsideCalls } from '../observability/outside.ts';
 import type { SpeechServer } from './openai-compatible.ts';
-import { type Speech, SpeechError, type Utterance } from './provider.ts';
+import { type Speech, SpeechError, silence, type Utterance, wrongLength } from './provider.ts';
 import { hasWord } from './split-text.ts';
-import { silence, wrongLength } from './upstream-errors.ts';
 
 const MAX_FAILURES = 3;
 const FIRST_DELAY_MS = 1_000;

@@ -1,5 +1,7 @@
 import { matches } from '../lib/bytes.ts';
-import { type AudioFault, type AudioReader, asBuffer, type ReaderOptions } from './audio-reader.ts';
+import type { AudioReader, ReaderOptions } from './audio-format.ts';
+import { asBuffer } from './mpeg-audio.ts';
+import type { AudioFault } from './provider.ts';
 import { RIFF_HEADER_BYTES, RIFF_SIZE_EXCLUDES, WAVE_CHUNK_HEADER_BYTES, writtenSize } from './whole-audio.ts';
 
 /** The smallest format chunk, and more than any has. */

@@ -4,10 +4,9 @@ import { text } from 'node:stream/consumers';
 import fc from 'fast-check';
 import { test } from 'tap';
 import { audioReader, detectAudioType } from '../../src/speech/audio-format.ts';
-import type { AudioFault } from '../../src/speech/audio-reader.ts';
 import { frameLength } from '../../src/speech/mpeg-frame.ts';
 import { type Begun, readIfComplete } from '../../src/speech/open-provider.ts';
-import type { AudioType } from '../../src/speech/provider.ts';
+import type { AudioFault, AudioType } from '../../src/speech/provider.ts';
 import {
   MONO_44100,
   MP3_FRAME_BYTES,
