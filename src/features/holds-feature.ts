@@ -1,8 +1,6 @@
-import { LeaseRenewer } from '../db/lease.ts';
 import { addHoldGauges } from '../http/admin/gauges.ts';
-import { type HoldRecord, renewHolds } from '../ledger/hold.ts';
-import type { HoldPlacerParts } from '../payments/hold-placer.ts';
-import { Captures } from '../payments/hold-placer.ts';
+import { holdLeases } from '../ledger/hold.ts';
+import { Captures, type HoldPlacerParts } from '../payments/hold-placer.ts';
 import { UnpaidWorkLimiter } from '../payments/limits/unpaid-work-limiter.ts';
 import { ledgerReconcilers } from '../reconcile/reconcilers.ts';
 import type { SharedParts } from './feature.ts';
@@ -11,11 +9,7 @@ export type Holds = ReturnType<typeof openHolds>;
 
 export function openHolds({ config, db, log, metrics }: SharedParts) {
   const captures = new Captures(db, log, config.maxWaitingCaptures);
-  const leases = new LeaseRenewer<HoldRecord>({
-    seconds: config.holdLeaseSeconds,
-    keyOf: ({ id }) => id,
-    renew: (holds) => renewHolds(db, holds, config.holdLeaseSeconds),
-  });
+  const leases = holdLeases(db, config.holdLeaseSeconds);
   addHoldGauges(metrics, db, captures);
   return {
     reconcilers: ledgerReconcilers(db, config.holdLeaseSeconds),

@@ -102,7 +102,6 @@ export function openX402(
     plugin: async (server: FastifyInstance) => void server.register(operations, served),
     headers,
     nodeState: () => nodeWatch?.state,
-    hasOtherDomain,
     start: async () => {
       nodeWatch?.start();
       return undefined;

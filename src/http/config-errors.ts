@@ -1,4 +1,5 @@
 import { isNotSetUp, isRefused, isUnavailable } from '../db/database-errors.ts';
+import type { DatabaseIdentity } from '../ledger/database-identity.ts';
 import { failure } from './structured-error.ts';
 
 // The 503 of what the operator has not set up, or what is unavailable to the whole service. They say how to recover (R47).
@@ -78,11 +79,17 @@ export const OTHER_DOMAIN = failure(
   { reason: 'token_domain', setting: 'X402_ASSET_NAME' },
 );
 
-export const FOREIGN_DATABASE = failure(
+const FOREIGN_DATABASE = failure(
   'CONFIG_ERROR',
   "The service's database is for another network than X402_NETWORK names. The operator must correct the setting. You were not charged.",
   { reason: 'database_of_another_network', setting: 'X402_NETWORK' },
 );
+
+/** Before money moves, the database must have confirmed its network; otherwise what is known so far counts. */
+export async function refuseForeignDatabase(identity: DatabaseIdentity, movesMoney: boolean) {
+  const mismatch = movesMoney && !identity.isKnown ? await identity.check() : identity.mismatch;
+  return mismatch && FOREIGN_DATABASE;
+}
 
 export const metadataOff = (setting: 'SIGNING_KEYS_FILE' | 'X402_PAY_TO') =>
   failure('CONFIG_ERROR', 'Signed metadata is not set up here. Ask the operator to set it up.', { setting });

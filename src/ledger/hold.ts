@@ -4,6 +4,7 @@ import { MAX_HOLD_LEASE_SECONDS } from '../config/work-limits.ts';
 import type { Database } from '../db/database.ts';
 import { leaseHasEnded, now, secondsFromNow, statementName, unnest } from '../db/expressions.ts';
 import { compiledOnce } from '../db/hot-statements.ts';
+import { LeaseRenewer } from '../db/lease.ts';
 import { testPoint } from '../lib/test-point.ts';
 
 export interface UsageRecord {
@@ -104,6 +105,10 @@ export async function renewHolds(
     .execute();
   return new Set(rows.map(({ id }) => id));
 }
+
+/** Renews the leases of the holds that this process has placed. */
+export const holdLeases = (db: Database, seconds: number): LeaseRenewer<HoldRecord> =>
+  new LeaseRenewer({ seconds, keyOf: ({ id }) => id, renew: (holds) => renewHolds(db, holds, seconds) });
 
 export interface CaptureRequest extends HoldRef {
   readonly upstream?: UpstreamUsage | undefined;

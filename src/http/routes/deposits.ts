@@ -1,7 +1,7 @@
 import type { CreateDepositRequest, CreateDepositResult } from '../../contract/operations.ts';
 import type { DepositReplays, DepositResult, Deposits } from '../../payments/prepaid/deposits.ts';
 import { NOTHING_CHARGED, paymentAfter, type Refused, unknownPayment } from '../../payments/refusal.ts';
-import type { Resource } from '../../payments/x402/challenge.ts';
+import { offersFor, type PaymentTerms, type Resource } from '../../payments/x402/challenge.ts';
 import { type PaymentIdentity, readPaymentHeader } from '../../payments/x402/payment-lookup.ts';
 import { isSignedByPayer } from '../../payments/x402/transfer-proof.ts';
 import type { OperationContext } from '../operations.ts';
@@ -11,7 +11,6 @@ import { refuseForeignHeaders, refuseFormerHeader } from './flows.ts';
 import { askForPayment, paymentRequired } from './payment-required.ts';
 import { walletBody } from './prepaid-account.ts';
 import { refusalAnswer, refusalFailure, showReceipt } from './refusals.ts';
-import { offersFor, type PaymentTerms } from './x402-offers.ts';
 
 export type OfferedDeposits =
   | { readonly terms: PaymentTerms; readonly deposits: Deposits }

@@ -3,12 +3,6 @@ import { SpeechError } from '../../speech/provider.ts';
 import type { OperationContext } from '../operations.ts';
 import { failure } from '../structured-error.ts';
 
-/** A way to pay; its headers are known even while it is off. */
-export interface OfferedFlow<Flow> {
-  readonly headers: readonly string[];
-  readonly flow: Flow | undefined;
-}
-
 /** Refuses headers of another flow (R36). */
 export function refuseForeignHeaders(request: OperationContext, foreign: readonly string[]) {
   const found = foreign.find((name) => request.hasHeader(name));
@@ -27,17 +21,6 @@ export function refuseFormerHeader(request: OperationContext) {
   const message =
     'x-payment is the header of x402 version 1. Send an x402 version 2 payload in payment-signature. You were not charged.';
   return failure('INVALID_PAYMENT_PAYLOAD', message, { field: 'x-payment', rule: 'payment-signature' });
-}
-
-/** Chooses the flow by its headers, or refuses headers of two (R36). @param foreign names of headers not offered here */
-export function chooseFlow<Offered extends Pick<OfferedFlow<unknown>, 'headers'>>(
-  flows: readonly Offered[],
-  request: OperationContext,
-  foreign: readonly string[],
-) {
-  const [chosen, other] = flows.filter(({ headers }) => headers.some((name) => request.hasHeader(name)));
-  const refusal = refuseForeignHeaders(request, foreign) ?? (other && refuseForeignHeaders(request, other.headers));
-  return refusal ?? { chosen };
 }
 
 export type Pauses = Pick<KnownPauses, 'has'>;

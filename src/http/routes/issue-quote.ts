@@ -3,11 +3,11 @@ import { currentPayee } from '../../config/payees.ts';
 import type { CreateQuoteResult } from '../../contract/operations.ts';
 import type { QuoteRequest } from '../../contract/types.ts';
 import { formatUsd } from '../../lib/money.ts';
+import type { PaymentTerms } from '../../payments/x402/challenge.ts';
 import type { Quotes } from '../../payments/x402/quotes.ts';
 import { type OrderRefusal, refuseTooLong, type Selection, select } from '../../speech/order.ts';
 import { priceMicroUsd } from '../../speech/price.ts';
 import { errorBody } from '../structured-error.ts';
-import type { PaymentTerms } from './x402-offers.ts';
 
 export function selectQuoted(catalog: Catalog, body: QuoteRequest) {
   const selected = select(catalog, body);

@@ -11,19 +11,19 @@ import {
   OTHER_DOMAIN,
   PAYMENT_OFF,
   QUOTES_OFF,
+  refuseForeignDatabase,
   SIGNING_KEY_EXPIRED,
 } from '../config-errors.ts';
 import type { OperationContext } from '../operations.ts';
 import { isAnswer } from '../structured-error.ts';
 import { makeDeposit, type OfferedDeposits } from './deposits.ts';
-import { type Pauses, pausedAnswer, refuseForeignHeaders } from './flows.ts';
+import { pausedAnswer, refuseForeignHeaders } from './flows.ts';
 import { issueQuote, selectQuoted } from './issue-quote.ts';
 import { readPrepaidAccount } from './prepaid-account.ts';
 import { getPrepaidAudio, type PrepaidAudioLinks } from './prepaid-audio.ts';
-import { X402Offers, type X402OffersOptions } from './x402-offers.ts';
 import { X402Speech, type X402SpeechOptions } from './x402-speech.ts';
 
-export interface X402Options extends X402OffersOptions, Pick<X402SpeechOptions, 'flows' | 'foreignHeaders' | 'speech'> {
+export interface X402Options extends Omit<X402SpeechOptions, 'refuseOnChain' | 'resources' | 'links'> {
   readonly serviceName: string;
   /** Undefined while x402 payment is off, or without a chain node (R58). */
   readonly deposits: Deposits | undefined;
@@ -32,7 +32,6 @@ export interface X402Options extends X402OffersOptions, Pick<X402SpeechOptions, 
   readonly hasOtherDomain: () => Promise<boolean>;
   readonly prepaid: PrepaidBalance | undefined;
   readonly prepaidAudio: PrepaidAudioLinks;
-  readonly pauses: Pauses;
   readonly metadata: ServiceMetadata | undefined;
 }
 
@@ -42,16 +41,14 @@ export function x402Operations(options: X402Options): {
   readonly credentialChecks: CredentialChecks<OperationContext>;
 } {
   const { serviceName, catalog, terms, deposits, depositReplays, prepaid, prepaidAudio, quotes, metadata } = options;
-  const { flows, foreignHeaders, pauses } = options;
+  const { databaseIdentity, flows, foreignHeaders, pauses } = options;
   const { baseUrl } = prepaidAudio;
-  const offers = new X402Offers(options);
   const depositsOnChain = async () => {
     if (!deposits) return CHAIN_OFF;
     return (await options.hasOtherDomain()) ? OTHER_DOMAIN : deposits;
   };
   const speech = new X402Speech({
     ...options,
-    offers,
     links: prepaidAudio,
     refuseOnChain: async () => {
       const onChain = await depositsOnChain();
@@ -72,7 +69,7 @@ export function x402Operations(options: X402Options): {
     if (!terms) return PAYMENT_OFF;
     const onChain = await depositsOnChain();
     if (isAnswer(onChain)) return onChain;
-    const foreign = await offers.refuseForeignDatabase(isPaid);
+    const foreign = await refuseForeignDatabase(databaseIdentity, isPaid);
     if (foreign) return foreign;
     return pauses.has('deposit') ? pausedAnswer('deposit') : { terms, deposits: onChain };
   }
@@ -85,7 +82,7 @@ export function x402Operations(options: X402Options): {
 
       getPrepaidAccount: async (request, context) => {
         if (!prepaid) return PAYMENT_OFF;
-        const foreign = await offers.refuseForeignDatabase(true);
+        const foreign = await refuseForeignDatabase(databaseIdentity, true);
         return foreign ?? readPrepaidAccount(prepaid, besidePrepaid, request, context);
       },
 
@@ -104,13 +101,13 @@ export function x402Operations(options: X402Options): {
         if (isAnswer(selected)) return selected;
         if (!terms) return PAYMENT_OFF;
         if (!quotes) return QUOTES_OFF;
-        const foreign = await offers.refuseForeignDatabase(false);
+        const foreign = await refuseForeignDatabase(databaseIdentity, false);
         return foreign ?? issueQuote(quotes, terms, selected.selection, body);
       },
 
       getServiceMetadata: async () => {
         if (!metadata) return metadataOff(terms ? 'SIGNING_KEYS_FILE' : 'X402_PAY_TO');
-        const foreign = await offers.refuseForeignDatabase(false);
+        const foreign = await refuseForeignDatabase(databaseIdentity, false);
         if (foreign) return foreign;
         const signed = await metadata.read();
         if (!signed) return SIGNING_KEY_EXPIRED;

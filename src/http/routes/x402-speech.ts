@@ -1,6 +1,8 @@
 import type { Readable } from 'node:stream';
+import type { Catalog } from '../../config/catalog.ts';
 import type { GetX402SpeechResult } from '../../contract/operations.ts';
 import { isUnavailable } from '../../db/database-errors.ts';
+import type { DatabaseIdentity } from '../../ledger/database-identity.ts';
 import { type BufferedSpeech, buffered } from '../../payments/delivery.ts';
 import type { OfferedCharge } from '../../payments/direct/direct-payment.ts';
 import { NOTHING_CHARGED, paymentAfter, type Receipt, type Refused, unknownPayment } from '../../payments/refusal.ts';
@@ -12,18 +14,34 @@ import {
   type RequestContext,
   speak,
 } from '../../payments/speak.ts';
-import type { Resource } from '../../payments/x402/challenge.ts';
-import { utteranceOf } from '../../speech/order.ts';
+import { makeOffer, type Offer, offersFor, type PaymentTerms, type Resource } from '../../payments/x402/challenge.ts';
+import {
+  expiredQuote,
+  invalidQuote,
+  isExpired,
+  placeQuotedOrder,
+  type QuotedOrder,
+  type QuotedRequest,
+  type QuoteRefusal,
+  type Quotes,
+} from '../../payments/x402/quotes.ts';
+import { type OrderRefusal, type OrderRequest, placeOrder, utteranceOf } from '../../speech/order.ts';
 import type { SynthesisPermits } from '../../speech/synthesis-permits.ts';
-import { type CHAIN_OFF, type OTHER_DOMAIN, PROVIDER_OFF } from '../config-errors.ts';
+import {
+  type CHAIN_OFF,
+  type OTHER_DOMAIN,
+  PAYMENT_OFF,
+  PROVIDER_OFF,
+  QUOTES_OFF,
+  refuseForeignDatabase,
+} from '../config-errors.ts';
 import type { OperationContext } from '../operations.ts';
 import { PRIVATE_CACHE } from '../reply.ts';
 import { failure, isAnswer } from '../structured-error.ts';
-import { chooseFlow, type OfferedFlow, type Pauses, pausedSpeech, refuseFormerHeader } from './flows.ts';
+import { type Pauses, pausedSpeech, refuseForeignHeaders, refuseFormerHeader } from './flows.ts';
 import { askForPayment, depositRequired, paymentRequired, showExample } from './payment-required.ts';
 import { type PrepaidAudioLinks, refuseReplay } from './prepaid-audio.ts';
 import { limitCredential, refusalAnswer, showReceipt, speechFailed, speechFailure } from './refusals.ts';
-import type { OfferedOrder, OfferRequest, X402Offers } from './x402-offers.ts';
 
 export type X402Flow = PaymentFlow<unknown, OfferedCharge> & {
   readonly name: 'direct' | 'prepaid';
@@ -36,6 +54,23 @@ export interface ReplayLookup {
   find(headers: SpeechHeaders, request: RequestContext): Promise<Replayed | Refused | NewRequest | undefined>;
 }
 
+/** A way to pay; its headers are known even while it is off. */
+interface OfferedFlow {
+  readonly headers: readonly string[];
+  readonly flow: X402Flow | undefined;
+  readonly replays: ReplayLookup;
+}
+
+/** What a request for speech selects: by its text, or by a quote. */
+type OfferRequest = OrderRequest | (QuotedRequest & { readonly quoteToken: string });
+
+interface OfferedOrder {
+  readonly order: QuotedOrder;
+  readonly offers: readonly [Offer, ...Offer[]];
+  /** The refusal if the quote has expired. A repetition of a payment made in time is answered all the same. */
+  readonly expired: ReturnType<typeof refuseOrder> | undefined;
+}
+
 interface X402SpeechParts extends BufferedSpeech {
   readonly permits: SynthesisPermits;
 }
@@ -43,8 +78,12 @@ interface X402SpeechParts extends BufferedSpeech {
 type SpeechHeaders = Readonly<Record<string, string | undefined>>;
 
 export interface X402SpeechOptions {
-  readonly offers: X402Offers;
-  readonly flows: readonly (OfferedFlow<X402Flow> & { readonly replays: ReplayLookup })[];
+  readonly catalog: Catalog;
+  /** Undefined while x402 payment is off (R47). */
+  readonly terms: PaymentTerms | undefined;
+  readonly quotes: Quotes | undefined;
+  readonly databaseIdentity: DatabaseIdentity;
+  readonly flows: readonly OfferedFlow[];
   readonly foreignHeaders: readonly string[];
   /** Undefined without a speech provider. */
   readonly speech: X402SpeechParts | undefined;
@@ -130,15 +169,16 @@ export class X402Speech {
    * payment: an earlier request with the same payment may have been answered.
    */
   async #check({ asked }: SpeechRequest, context: OperationContext) {
-    const { offers, flows, foreignHeaders, speech, refuseOnChain } = this.#options;
-    const offered = await offers.offer(asked);
-    const choice = chooseFlow(flows, context, foreignHeaders);
+    const { databaseIdentity, flows, foreignHeaders, speech, refuseOnChain } = this.#options;
+    const offered = 'quoteToken' in asked ? await this.#offerQuoted(asked) : this.#offerAtRate(asked);
+    const [chosen, other] = flows.filter(({ headers }) => headers.some((name) => context.hasHeader(name)));
+    const mixed = refuseForeignHeaders(context, other ? [...foreignHeaders, ...other.headers] : foreignHeaders);
     // With headers of two flows there is no one payment to look up.
-    if (isAnswer(choice)) return refusedBy(isAnswer(offered) ? offered : choice);
-    const { flow, replays } = choice.chosen ?? {};
+    if (mixed) return refusedBy(isAnswer(offered) ? offered : mixed);
+    const { flow, replays } = chosen ?? {};
     if (isAnswer(offered)) return refusedBy(offered, replays);
     if (!speech) return refusedBy(PROVIDER_OFF, replays);
-    const foreign = await offers.refuseForeignDatabase(replays !== undefined);
+    const foreign = await refuseForeignDatabase(databaseIdentity, replays !== undefined);
     if (foreign) return refusedBy(foreign, replays);
     const off = flow?.name === 'prepaid' ? undefined : await refuseOnChain();
     if (off) return refusedBy(off, replays);
@@ -146,6 +186,31 @@ export class X402Speech {
     return flow && replays
       ? { outcome: 'paid' as const, offered, speech, flow, replays }
       : { outcome: 'unpaid' as const, offered };
+  }
+
+  /** Prices what is asked for, and names who may be paid for it. */
+  #offerAtRate(request: OrderRequest) {
+    const { catalog, terms } = this.#options;
+    const placed = placeOrder(catalog, request);
+    if (placed.outcome === 'refused') return refuseOrder(placed);
+    if (!terms) return PAYMENT_OFF;
+    const { order } = placed;
+    return { order, offers: offersFor(terms, order.priceMicroUsd), expired: undefined } satisfies OfferedOrder;
+  }
+
+  async #offerQuoted({ quoteToken, ...request }: Extract<OfferRequest, { quoteToken: string }>) {
+    const { catalog, terms, quotes } = this.#options;
+    if (!terms) return PAYMENT_OFF;
+    if (!quotes) return QUOTES_OFF;
+    const quote = await quotes.read(quoteToken);
+    if (!quote) return refuseOrder(invalidQuote);
+    const placed = placeQuotedOrder({ catalog, ...terms }, quote, request);
+    if (placed.outcome === 'refused') return refuseOrder(placed);
+    return {
+      order: placed.order,
+      offers: [makeOffer(terms.asset, quote.amountMicroUsd, quote.payTo)],
+      expired: isExpired(quote, Date.now()) ? refuseOrder(expiredQuote) : undefined,
+    } satisfies OfferedOrder;
   }
 
   /** Why nothing new is sold at present. */
@@ -266,6 +331,8 @@ export class X402Speech {
     }));
   }
 }
+
+const refuseOrder = ({ code, message, details }: OrderRefusal | QuoteRefusal) => failure(code, message, details);
 
 const refusedBy = <Answer>(answer: Answer, replays?: ReplayLookup) => ({
   outcome: 'refused' as const,

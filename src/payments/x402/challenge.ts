@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { PAYMENT_IDENTIFIER, paymentIdentifierSchema } from '@x402/extensions/payment-identifier';
 import type { Asset } from '../../config/network.ts';
-import type { Address } from '../../config/payees.ts';
+import { type Address, currentPayee, type Payee, payablePayees } from '../../config/payees.ts';
 import { depositDiscovery, speechDiscovery } from './discovery.ts';
 
 /** How long an authorization should be valid (R27). */
@@ -26,6 +26,18 @@ export const makeOffer = (asset: Asset, amount: bigint, payTo: Address): Offer =
   maxTimeoutSeconds: MAX_TIMEOUT_SECONDS,
   extra: { name: asset.name, version: asset.version },
 });
+
+export interface PaymentTerms {
+  readonly asset: Asset;
+  readonly payees: readonly Payee[];
+}
+
+/** Offers that are accepted for the amount. The challenge names the first; retiring payees are still honoured (R45). */
+export function offersFor({ asset, payees }: PaymentTerms, amountMicroUsd: bigint): [Offer, ...Offer[]] {
+  const retiring = payablePayees(payees, new Date()).filter(({ status }) => status === 'retiring');
+  const current = makeOffer(asset, amountMicroUsd, currentPayee(payees).address);
+  return [current, ...retiring.map(({ address }) => makeOffer(asset, amountMicroUsd, address))];
+}
 
 /** Finds the offer that a payment accepted unchanged (R23). */
 export const findOffer = (offers: readonly Offer[], accepted: unknown): Offer | undefined =>
