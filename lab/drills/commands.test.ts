@@ -6,8 +6,12 @@ import assert from 'node:assert/strict';
 import { cp, readFile, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
+import { ExactEvmScheme } from '@x402/evm/exact/client';
+import { x402Client } from '@x402/fetch';
+import { calculateJwkThumbprint, type JWK } from 'jose';
 import { sql } from 'kysely';
 import { type Test, t, test } from 'tap';
+import { privateKeyToAccount } from 'viem/accounts';
 import type { TtsModelsResponse } from '../../src/contract/types.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
@@ -21,8 +25,32 @@ import { copyProject } from '../../test/support/project-copy.ts';
 import { rolledBack } from '../../test/support/rolled-back.ts';
 import { S3_CREDENTIALS, startS3Server } from '../../test/support/s3-server.ts';
 import { testUpstream } from '../../test/support/stub-upstream.ts';
-import { encodePayment } from '../../test/support/x402.ts';
-import { fingerprintsIn, printedCommands, publishedFingerprints, unnamedPayment } from './commands.ts';
+import { decodeHeader, encodePayment } from '../../test/support/x402.ts';
+
+const printedCommands = (output: string): string[] =>
+  output
+    .replaceAll('\\\n', ' ')
+    .split('\n')
+    .filter((line) => /^ {2}(curl|npm run) /.test(line))
+    .map((line) => line.trim());
+
+const fingerprintsIn = (output: string): string[] =>
+  [...output.matchAll(/^ +fingerprint +(\S+)$/gm)].map(([, fingerprint]) => fingerprint as string);
+
+/** The thumbprints of the keys in the signed metadata, as a caller calculates them. */
+async function publishedFingerprints(baseUrl: string): Promise<string[]> {
+  const response = await fetch(`${baseUrl}/.well-known/x402-service-metadata`);
+  const { payload } = (await response.json()) as { payload: { trust: { keys: { publicKeyJwk: JWK }[] } } };
+  return Promise.all(payload.trust.keys.map(({ publicKeyJwk }) => calculateJwkThumbprint(publicKeyJwk)));
+}
+
+/** A payment for Hello world without an identifier. */
+async function unnamedPayment(baseUrl: string, key: string): Promise<object> {
+  const asked = await fetch(`${baseUrl}/x402/tts?text=Hello+world`);
+  const wallet = privateKeyToAccount(key as `0x${string}`);
+  const client = new x402Client().register('eip155:8453', new ExactEvmScheme(wallet));
+  return client.createPaymentPayload(decodeHeader(asked.headers.get('payment-required')));
+}
 
 const DOCUMENTED_PORT = 8080;
 const READY = /Ctrl-C stops the sandbox/;

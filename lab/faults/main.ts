@@ -64,8 +64,7 @@ async function main(): Promise<number> {
 function select(names: readonly string[]): readonly Fault[] {
   const isNamed = (name: string, { patch }: Fault) => patch === name || patch.split('/').includes(name);
   const unknown = names.find((name) => !FAULTS.some((fault) => isNamed(name, fault)));
-  if (unknown !== undefined)
-    throw new UnableError(`${unknown} is neither a fault nor an area of lab/faults/.`);
+  if (unknown !== undefined) throw new UnableError(`${unknown} is neither a fault nor an area of lab/faults/.`);
   return names.length === 0 ? FAULTS : FAULTS.filter((fault) => names.some((name) => isNamed(name, fault)));
 }
 

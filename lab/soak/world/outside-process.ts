@@ -3,28 +3,37 @@ import { createServer } from 'node:http';
 import { json } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Hex } from 'viem';
-import { CHAIN_ID } from '../../../src/sandbox/chain/chain-client.ts';
-import { startCheckout } from '../../../src/sandbox/checkout/checkout-server.ts';
-import { startFacilitator } from '../../../src/sandbox/local-facilitator.ts';
-import { operationsOn } from '../../../test/support/checkout.ts';
-import { startS3Server } from '../../../test/support/s3-server.ts';
-import { SLOWLY, speechOf } from '../callers/text.ts';
 
 const { DATA_DIR = '', BUCKET = '', OPERATIONS_PORT, PRIVATE_KEY, RPC_URL = '', SECRET_KEY = '' } = process.env;
 const port = Number(process.env.PORT);
 
+const THINKS_MS = 10;
+const PIECES = 4;
+const PIECE_MS = 150;
+
+/** Each imports only what it needs. */
 const SERVICES: Readonly<Record<string, () => Promise<unknown>>> = {
-  facilitator: () => startFacilitator({ rpcUrl: RPC_URL, chainId: CHAIN_ID, privateKey: PRIVATE_KEY as Hex, port }),
+  facilitator: async () => {
+    const [{ startFacilitator }, { CHAIN_ID }] = await Promise.all([
+      import('../../../src/sandbox/local-facilitator.ts'),
+      import('../../../src/sandbox/chain/chain-client.ts'),
+    ]);
+    await startFacilitator({ rpcUrl: RPC_URL, chainId: CHAIN_ID, privateKey: PRIVATE_KEY as Hex, port });
+  },
   // It keeps objects in memory, so faults freeze it or break its link but never kill it.
-  store: () => startS3Server(BUCKET, port),
+  store: async () => (await import('../../../test/support/s3-server.ts')).startS3Server(BUCKET, port),
   checkout: sell,
-  upstream: async () => speak(),
+  upstream: speak,
 };
 await SERVICES[process.argv[2] ?? '']?.();
 console.log('ready');
 
 /** The dashboard's operations are at OPERATIONS_PORT: `POST /<operation>` with the arguments as a JSON array. */
 async function sell(): Promise<void> {
+  const [{ startCheckout }, { operationsOn }] = await Promise.all([
+    import('../../../src/sandbox/checkout/checkout-server.ts'),
+    import('../../../test/support/checkout.ts'),
+  ]);
   const checkout = await startCheckout({ dataDir: DATA_DIR, port, secretKey: SECRET_KEY });
   const operations = new Map<string, (...given: never[]) => Promise<unknown>>(Object.entries(operationsOn(checkout)));
   createServer(async (request, response) => {
@@ -37,12 +46,9 @@ async function sell(): Promise<void> {
   }).listen(Number(OPERATIONS_PORT), '127.0.0.1');
 }
 
-const THINKS_MS = 10;
-const PIECES = 4;
-const PIECE_MS = 150;
-
 /** Sends `speechOf` each text after a few milliseconds, slow texts in pieces. */
-function speak(): void {
+async function speak(): Promise<void> {
+  const { SLOWLY, speechOf } = await import('../callers/text.ts');
   createServer(async (request, response) => {
     if (request.method !== 'POST') {
       response.writeHead(200, { 'content-type': 'application/json' }).end('{"object":"list","data":[]}');
