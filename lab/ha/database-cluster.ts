@@ -24,7 +24,7 @@ const ASYNCHRONOUS = `synchronous_mode: false
     # Else Patroni would rather have no primary than lose commits.
     maximum_lag_on_failover: 1073741824`;
 
-export type Replication = 'synchronous' | 'asynchronous';
+type Replication = 'synchronous' | 'asynchronous';
 
 interface Member {
   readonly role: string;

@@ -5,7 +5,7 @@ import type { DatabaseCluster } from './database-cluster.ts';
 import type { Place } from './place.ts';
 
 /** Named statements need PgBouncer 1.21 or later. */
-export interface Pooling {
+interface Pooling {
   readonly mode: 'session' | 'transaction';
   readonly namedStatements: boolean;
   readonly pgbouncer: string;

@@ -34,13 +34,13 @@ const DEATH = `
   where (part = served_by and not is_charged or part = 'postgres' and is_charged is null) and ${AT_DEATH}`;
 
 /** When a gateway was killed or frozen, or PostgreSQL was killed, in Unix milliseconds. */
-export interface Death {
+interface Death {
   readonly part: PartName;
   readonly from: number;
   readonly until: number;
 }
 
-export interface Named {
+interface Named {
   readonly caller: string;
   readonly number: number;
   readonly flow: string;

@@ -15,7 +15,7 @@ const MOST_SHOWN = 30;
 /** A fault that ended this long before an operation began may still affect it. */
 const BEFORE_MS = 5_000;
 
-export interface Run {
+interface Run {
   readonly verdict: Verdict;
   readonly faults: readonly Struck[];
   readonly operations: number;
@@ -25,7 +25,7 @@ export interface Run {
   readonly told: string;
 }
 
-export interface RunOptions {
+interface RunOptions {
   readonly seed: string;
   readonly callers: number;
   readonly observe?: Observe;

@@ -5,7 +5,7 @@ import type { TcpProxy } from '../../../test/support/tcp-proxy.ts';
 import type { HttpLink } from '../links.ts';
 import type { ChainPart, Part, PostgresPart } from './parts.ts';
 
-export const GATEWAYS = ['gateway one', 'gateway two'] as const;
+const GATEWAYS = ['gateway one', 'gateway two'] as const;
 export type GatewayName = (typeof GATEWAYS)[number];
 
 /** Processes of the service itself. */
@@ -18,7 +18,7 @@ export type PartName = ServiceName | 'postgres' | 'chain' | 'facilitator' | 'che
 export const OUTSIDE = ['upstream', 'facilitator', 'node', 'checkout', 'store'] as const;
 export type OutsideName = (typeof OUTSIDE)[number];
 
-export type Parts = Readonly<
+type Parts = Readonly<
   Record<Exclude<PartName, 'postgres' | 'chain'>, Part> & { postgres: PostgresPart; chain: ChainPart }
 >;
 
