@@ -1753,7 +1753,7 @@ export interface components {
         IdempotentReplay: boolean;
         /** @description Remaining prepaid balance, in whole micro-USD. Prepaid requests only. */
         PrepaidBalance: bigint;
-        /** @description Amount charged to the prepaid balance for this request, in whole micro-USD. 0 if nothing was charged or the debit was restored. Absent from a 503 while the outcome is unknown. Prepaid requests only. */
+        /** @description Amount charged to the prepaid balance for this request, in whole micro-USD. 0 if nothing was charged or the debit was restored. In the 409 of an identical repetition it is the first request's charge. Absent while the outcome is unknown. Prepaid requests only. */
         PrepaidCharged: bigint;
         /** @description Whole seconds to wait before you retry. */
         RetryAfter: number;

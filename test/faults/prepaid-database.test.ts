@@ -48,7 +48,7 @@ async function startPrepaidOutage(t: Test, options: GatewayOptions = {}) {
       assert.equal(await balance(), left);
       const repeated = await gateway.call(TTS, call);
       assert.deepEqual([repeated.status, repeated.json.error.code], [409, 'PREPAID_NONCE_REPLAYED']);
-      assert.deepEqual(balanceHeaders(repeated), ['0', String(left)]);
+      assert.deepEqual(balanceHeaders(repeated), [String(FUNDS - left), String(left)]);
       assert.deepEqual(await audit(db), []);
     },
   };

@@ -66,11 +66,12 @@ test("after kill -9 at any step, a repeated prepaid request gets the ledger's st
         };
         const told = { pending: LEFT, charged: LEFT, restored: FUNDS };
         const isInDoubt = point === 'prepaid audio kept';
-        if (!isInDoubt) t.strictSame(await repeated(), [before, '0', String(told[before])]);
+        const charged = { pending: null, charged: '198', restored: '0' };
+        if (!isInDoubt) t.strictSame(await repeated(), [before, charged[before], String(told[before])]);
         await sweepVictim(gateway);
         const isCharged = isInDoubt ? (await balance()) === LEFT : after === 'charged';
         const end = isCharged ? 'charged' : 'restored';
-        t.strictSame(await repeated(), [end, '0', String(told[end])]);
+        t.strictSame(await repeated(), [end, charged[end], String(told[end])]);
         t.equal(await balance(), told[end]);
         t.strictSame(await audit(gateway.db), []);
         t.equal(gateway.upstream.requests.length, point === 'speech held' ? 0 : 1, 'nothing is spoken again');

@@ -79,7 +79,7 @@ export async function assertOffered(gateway: PrepaidGateway, call: Call, audio: 
   const { chargedMicroUsd } = details;
   const payment = { state: 'charged', amountMicroUsd: chargedMicroUsd };
   assert.deepEqual(details, { ...CHARGED, chargedMicroUsd, payment });
-  assert.equal(again.headers.get('x-x402-charged'), '0');
+  assert.equal(again.headers.get('x-x402-charged'), String(chargedMicroUsd));
   const fetched = await follow(gateway.url, link);
   assert.deepEqual([fetched.status, fetched.headers.get('content-type')], [200, 'audio/mpeg']);
   assert.ok(fetched.bytes.equals(audio));

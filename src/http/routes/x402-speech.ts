@@ -286,7 +286,6 @@ export class X402Speech {
     if (refusal.isUncharged) context.addLogFields({ chargedMicroUsd: 0n });
     const limited = await limitCredential(refusal, context);
     if (limited) return limited;
-    // Before the receipt is shown: x-x402-charged 0 would claim that the first request was refunded.
     const replay = refusal.replay && (await refuseReplay(links, refusal.replay));
     showReceipt(refusal.receipt, context);
     if (replay) return replay;

@@ -15,7 +15,7 @@ import type { RunningWork } from '../../lib/running-work.ts';
 import { testPoint } from '../../lib/test-point.ts';
 import type { AudioStore, StoredAudio } from '../../speech/store/audio-store.ts';
 import { type BalanceHold, HoldPlacer, type HoldPlacerParts } from '../hold-placer.ts';
-import { chargedPayment, NOTHING_CHARGED, type Refused, refused, unknownPayment } from '../refusal.ts';
+import { chargedPayment, NOTHING_CHARGED, type Receipt, type Refused, refused, unknownPayment } from '../refusal.ts';
 import type { Charge, Held, NewRequest, PaymentFlow, RequestContext } from '../speak.ts';
 import {
   isOfAddress,
@@ -200,9 +200,15 @@ const replayed = (balanceMicroUsd: bigint, more: Pick<Refused, 'replay' | 'payme
   refused('PREPAID_NONCE_REPLAYED', 'nonce_spent', {
     credential: 'verified',
     balanceMicroUsd,
-    receipt: prepaidReceipt(balanceMicroUsd, 0n),
+    receipt: replayReceipt(balanceMicroUsd, more.payment),
     ...more,
   });
+
+/** What the first request was charged. Absent while that is unknown. */
+const replayReceipt = (balanceMicroUsd: bigint, { state, amountMicroUsd } = NOTHING_CHARGED): Receipt =>
+  state === 'unknown'
+    ? { 'x-x402-balance': balanceMicroUsd }
+    : prepaidReceipt(balanceMicroUsd, BigInt(amountMicroUsd ?? 0));
 
 function outcomeOfDebit({ state, amountMicroUsd }: PreviousDebit) {
   switch (state) {
