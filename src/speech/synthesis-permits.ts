@@ -71,6 +71,13 @@ export class AudioMemory {
     return this.#bytes >= this.#maxBytes;
   }
 
+  /** Counts a response that is sent as a whole, until it ends. */
+  countWhole(bytes: number, response: { onEnd(listener: () => void): void; abort(): void }): void {
+    const share = this.share(() => response.abort());
+    response.onEnd(() => share.release());
+    share.add(bytes);
+  }
+
   /** @param giveUp drops everything counted here and releases the share; omit it for work that ends soon */
   share(giveUp?: () => void): Share {
     const holder = { bytes: 0, giveUp };

@@ -260,6 +260,7 @@ export class X402Speech {
         case 'ready':
           // The hold is captured after the response is delivered: this only follows it.
           context.followCharge(sold.captured, priceMicroUsd);
+          speech.memory.countWhole(sold.body.length, context.response);
           return paid(sold.body, sold.body.length, sold.hold.receipt);
         case 'replayed':
           return replayed(sold, context);
