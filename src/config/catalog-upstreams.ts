@@ -1,5 +1,5 @@
 /** Of one request to an upstream whose entry names no other. */
-export const DEFAULT_MAX_REQUEST_CHARACTERS = 4096;
+const DEFAULT_MAX_REQUEST_CHARACTERS = 4096;
 
 /** The upstream of SPEECH_BASE_URL. */
 export const DEFAULT_UPSTREAM = 'default';
