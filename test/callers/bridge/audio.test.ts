@@ -8,7 +8,7 @@ import { secondsOf } from '../../../src/callers/mcp/speak-tool.ts';
 import { audioReader } from '../../../src/speech/audio-format.ts';
 import { probe, withoutProbe } from '../../support/probed-audio.ts';
 import { silentMp3, silentWav } from '../../support/silent-audio.ts';
-import { pitch, share, tone, toneMp3, toneWave, type WaveKind } from '../../support/tone.ts';
+import { type Mp3Rate, pitch, share, tone, toneMp3, toneWave, type WaveKind } from '../../support/tone.ts';
 
 type AudioType = 'audio/mpeg' | 'audio/wav';
 
