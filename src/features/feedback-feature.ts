@@ -7,6 +7,7 @@ import { feedbackOperations } from '../http/routes/feedback-operations.ts';
 import { feedbackReconcilers } from '../reconcile/reconcilers.ts';
 import type { SharedParts } from './feature.ts';
 
+/** Feedback is stored, and mailed if SMTP is set up (R38). */
 export function openFeedback({ config, db, metrics, log }: SharedParts) {
   const { databaseUrl, namedStatements, serviceName, baseUrl } = config;
   const mail = config.feedback?.mail;

@@ -91,6 +91,10 @@ const valuesOf = (requests: readonly WalletHoldRequest[]) => ({
   ...holdValues(requests),
 });
 
+/**
+ * Columns of a hold: HOLD_COLUMNS of hold.ts. `turn` is a request's place among those of its wallet, `total` what they cost
+ * up to it. The balance is that after its own debit, else after the others', else as it was.
+ */
 const statementOf = (values: ReturnType<typeof valuesOf>, terms: WalletHoldTerms): RawBuilder<Row> => sql<Row>`
     /* hold_prepaid */ with request as materialized (
       select *, ${inTime(sql`expiry`)} as in_time

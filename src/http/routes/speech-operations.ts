@@ -73,6 +73,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     const slot = context.rateLimits.pendingSlot(headers['x-credit-account']);
     const placed = placeOrder(catalog, request);
     const sale = readSale(placed, terms, slot, context);
+    // R17: without a job an idempotency key has no effect.
     if (!terms.isLater) return isAnswer(sale) ? sale : answerNow(sale, slot, context);
     const sent: SentRequest = {
       accountId: headers['x-credit-account'],

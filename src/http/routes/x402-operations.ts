@@ -60,6 +60,7 @@ export function x402Operations(options: X402Options): {
     },
   });
   const depositOf = depositResource(baseUrl, serviceName);
+  // R36: the headers that each operation refuses beside its own.
   const allHeaders = [...foreignHeaders, ...flows.flatMap(({ headers }) => headers)];
   const headersBut = (own: readonly string[]) => allHeaders.filter((name) => !own.includes(name));
   const besidePrepaid = headersBut(PREPAID_SIGNING.headers);

@@ -228,7 +228,7 @@ export class X402Speech {
   async #sell(sale: X402Sale, context: OperationContext): Promise<GetX402SpeechResult> {
     const { flow, headers, speech, resource } = sale;
     const { order, offers } = sale.offered;
-    // A flow that can verify its credential takes a slot only for a failed one (R48).
+    // A flow with `verify`, which runs at the edge, takes a slot only for a failed credential (R48).
     const limited = flow.verify ? undefined : await context.rateLimits.take('payment');
     if (limited) return limited;
     const shown = flow.credentialOf(headers);
@@ -245,7 +245,7 @@ export class X402Speech {
       resource,
     };
     context.addLogFields({ flow: flow.name, characters });
-    // Until the outcome is known: an error that is thrown from here on leaves the money in doubt (R64).
+    // Shown by errors only: one that is thrown from here on leaves the money in doubt (R64).
     context.payment = unknownPayment(priceMicroUsd);
     let held: PaymentHold | undefined;
     const onHeld = (hold: PaymentHold) => {

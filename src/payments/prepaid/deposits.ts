@@ -72,7 +72,7 @@ interface DepositsParts {
 }
 
 /**
- * Credits a wallet by one on-chain payment (R35), in these steps:
+ * Credits a wallet by one on-chain payment (R35, R71), in these steps:
  *
  *     begin    identifier and authorization are reserved (PaymentIntake)
  *     admit    verified, and the payer is solvent; otherwise released

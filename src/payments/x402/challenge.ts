@@ -39,7 +39,7 @@ export function offersFor({ asset, payees }: PaymentTerms, amountMicroUsd: bigin
   return [current, ...retiring.map(({ address }) => makeOffer(asset, amountMicroUsd, address))];
 }
 
-/** Finds the offer that a payment accepted unchanged (R23). */
+/** Finds the offer that a payment accepted unchanged (R23, R74). */
 export const findOffer = (offers: readonly Offer[], accepted: unknown): Offer | undefined =>
   offers.find((offer) => isDeepStrictEqual(offer, accepted));
 

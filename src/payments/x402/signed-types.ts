@@ -24,7 +24,7 @@ export const PREPAID_TYPES = {
   ],
 } as const;
 
-/** How a prepaid request names its message, and the headers that carry it, as the signed metadata publishes them. */
+/** How a prepaid request names its message, and the headers that carry it, as the signed metadata publishes them (R37). */
 export const PREPAID_SIGNING = {
   headers: ['x-x402-account', 'x-x402-nonce', 'x-x402-expiry', 'x-x402-max-amount', 'x-x402-signature'],
   domainVersion: '1',
