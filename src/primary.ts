@@ -66,7 +66,7 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
     const failed = (err: unknown) =>
       log.error(
         { err },
-        'the reload failed, and the remaining processes keep the old settings. Fix the cause in err, then reload again',
+        'the reload failed, and processes that were not replaced keep the old settings. Fix what err or the last lines of the new process say, then reload again',
       );
     reloading = reloading.then(replaceAll).catch(failed);
   }
@@ -123,7 +123,10 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
     if (!listening.has(worker) && !replaced.has(worker)) await Promise.race([once(worker, 'listening'), ended]);
     if (worker.isConnected()) worker.send(STOP);
     const [code, signal] = await ended;
-    if (code !== 0) throw new Error(`a gateway process failed while it stopped (${signal ?? `exit code ${code}`})`);
+    if (code !== 0)
+      throw new Error(
+        `a gateway process ended by ${signal ?? `exit code ${code}`} while it stopped. Requests that it broke off are refunded or answered again. Read its last lines, or find out who killed it`,
+      );
   }
 }
 

@@ -140,7 +140,7 @@ test('R26: an identical deposit takes over a reservation whose lease has expired
   await sql`create function lose() returns trigger language plpgsql as 'begin return null; end'`.execute(gateway.db);
   await sql`create trigger lose before delete on x402_payment for each row execute function lose()`.execute(gateway.db);
   gateway.facilitator.faults.verify('error');
-  t.equal((await gateway.call(DEPOSIT_PATH, paid)).status, 502);
+  t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [409, 'PAYMENT_REPLAY_PENDING']);
   t.strictSame(await paymentStates(gateway), ['reserved']);
   await sql`drop trigger lose on x402_payment`.execute(gateway.db);
 

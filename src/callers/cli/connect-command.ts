@@ -78,7 +78,7 @@ Sets the service and how to pay; without arguments it shows the settings. They a
   --insecure       allows unencrypted http to this service, also on another machine
   --pay FLOW       the default payment: card, x402 or prepaid
   --max-per-call USD, --max-per-day USD, --max-total USD
-                   caps for all commands together; none removes a cap`,
+                   caps for all commands together; the word none removes one`,
   example: 'speechgate connect https://speech.example --wallet create --max-per-day 1',
   options: OPTIONS,
   maxWords: 1,

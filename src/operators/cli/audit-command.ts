@@ -35,7 +35,7 @@ export const auditCommand = defineCommand({
       for (const { upTo, hash } of seals) {
         report.addSeal(upTo, (await sealUpTo(db, upTo, progress(context, 'transfers'))).hash === hash);
       }
-      report.noteShortened();
+      report.end();
       if (values.seal) context.console.log(await newSeal(context, db));
       return report.exitCode;
     });

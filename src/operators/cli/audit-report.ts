@@ -47,9 +47,14 @@ export class AuditReport {
     if (!holds) this.#isBroken = true;
   }
 
-  noteShortened(): void {
-    if (!this.#isShortened) return;
-    this.#console.log('Ids of accounts and sessions are shortened. Use --secrets to print them whole.');
+  /** Says what to do about broken rules, and how to see whole ids. */
+  end(): void {
+    if (this.#isShortened) {
+      this.#console.log('Ids of accounts and sessions are shortened. Use --secrets to print them whole.');
+    }
+    if (this.#isBroken) {
+      this.#console.log('Change nothing yet: keep these rows and follow AuditBroken in docs/runbook.md.');
+    }
   }
 
   #shown(breach: AuditFinding['breaches'][number]): Record<string, unknown> {

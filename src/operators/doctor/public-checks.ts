@@ -163,7 +163,7 @@ async function proxiesAreBelieved(config: Config): Promise<Finding> {
     if (trustProxy.length === 0) return ok('No proxy forwards client addresses, and TRUST_PROXY is unset.');
   } catch (error) {
     if (!(error instanceof NoAnswer)) throw error;
-    return skipped(`Not checked: the service or its ADMIN_PORT did not answer: ${error.message}.`);
+    return skipped(`Not checked: the service or its ADMIN_PORT did not answer: ${error.message}. Run doctor again.`);
   }
   return warning(
     'Requests to BASE_URL reached this process without X-Forwarded-For from a proxy that TRUST_PROXY includes.',
@@ -215,7 +215,9 @@ async function forgedAreRefused(config: Config): Promise<Finding> {
     if (!isNew) return ok('The service ignores a forged address in X-Forwarded-For, as it should.');
   } catch (error) {
     if (!(error instanceof NoAnswer)) throw error;
-    return skipped(`Not checked: BASE_URL did not answer: ${error.message}.`);
+    return skipped(
+      `Not checked whether callers can forge their address: BASE_URL did not answer: ${error.message}. Run doctor again.`,
+    );
   }
   return fault('The service trusts a forged address in X-Forwarded-For: callers can avoid rate limits.', fix);
 }

@@ -98,7 +98,10 @@ export class DirectHold implements PaymentHold {
       testPoint('x402 audio not stored');
       const taken = await intake.release(this.#verified);
       if (!(error instanceof StoreError)) throw error;
-      log.error({ err: error }, 'failed to store audio, so its request settled nothing. Check AUDIO_STORE');
+      log.error(
+        { err: error },
+        'failed to store audio, so its request charged nothing. Read err for the cause, and check AUDIO_STORE',
+      );
       return taken ?? refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_stored', { isUncharged: true });
     }
   }

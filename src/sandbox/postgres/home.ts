@@ -59,7 +59,7 @@ export async function databaseHome(
   if (uid !== account.uid) {
     throw new Error(
       `The database in ${home} belongs to user id ${uid}, but would run as user id ${account.uid} (root runs it as nobody). ` +
-        'Start the sandbox as the owner of the database, or choose another DATA_DIR.',
+        `Run chown -R ${account.uid} on it, start the sandbox as its owner, or choose another DATA_DIR.`,
     );
   }
   const inaccessibleDir = await obstacle(home, account);

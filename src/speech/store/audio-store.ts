@@ -55,7 +55,7 @@ export const isClockError = (error: unknown): boolean => error instanceof Error 
 const messageOf = (reason: StoreError['reason'], cause: unknown): string => {
   if (reason === 'full') return 'The audio store is full.';
   return isClockError(cause)
-    ? 'The audio store refuses requests, because its clock and the clock of this machine differ.'
+    ? 'The audio store refuses requests, because its clock and the clock of this machine differ. Correct the clock (NTP).'
     : 'The audio store is not available.';
 };
 
