@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { userInfo } from 'node:os';
 import { createInterface } from 'node:readline/promises';
 import type { Database } from '../../db/database.ts';
 import { MAX_NAME, MAX_REASON, type OperatorAction } from '../../ledger/operator-action.ts';
@@ -18,13 +19,24 @@ export const ACTION_USAGE = `
   --operator NAME  your name (default: SPEECHGATE_OPERATOR, else the login name)
   --yes            does not ask for confirmation`;
 
+/** As the system's user database has it. A container's user may be missing there. */
+function loginName(): string | undefined {
+  try {
+    return userInfo().username;
+  } catch {
+    return undefined;
+  }
+}
+
 /** @throws UsageError unless reason and operator are known */
 export function readOperatorAction(
   given: { readonly reason?: string | undefined; readonly operator?: string | undefined },
   { SPEECHGATE_OPERATOR, SUDO_USER, USER }: NodeJS.ProcessEnv,
 ): OperatorAction {
   const reason = given.reason?.trim();
-  const operator = [given.operator, SPEECHGATE_OPERATOR, SUDO_USER, USER].map((name) => name?.trim()).find(Boolean);
+  const operator = [given.operator, SPEECHGATE_OPERATOR, SUDO_USER, USER, loginName()]
+    .map((name) => name?.trim())
+    .find(Boolean);
   if (!reason) throw new UsageError('--reason is missing, so nothing was changed. Give the reason, which is stored.');
   if (reason.length > MAX_REASON)
     throw new UsageError(`--reason is too long, so nothing was changed. Use at most ${MAX_REASON} characters.`);
