@@ -68,7 +68,7 @@ const CONNECTION_FIXES: readonly (readonly [error: RegExp, fix: string])[] = [
     /establishing an SSL connection|received (unexpected|invalid response)|unknown authenticationOk/i,
     'Set the host and port in DATABASE_URL to those of PostgreSQL. If they are right, read its log.',
   ],
-  [/^CERT_HAS_EXPIRED/, 'Renew the certificate of the database server.'],
+  [/^CERT_HAS_EXPIRED/, 'Renew the certificate of the database server in DATABASE_URL.'],
   [/^CERT_NOT_YET_VALID/, 'Synchronize the clocks of both machines by NTP.'],
   [
     /ALTNAME_INVALID|HOSTNAME_MISMATCH/,

@@ -88,8 +88,6 @@ for (const args of [['--help'], ['admin', 'feedback', '--help']]) {
   });
 }
 
-const CHECK = /the host, port, user, password and database in DATABASE_URL\./;
-
 test('migrate with a wrong database prints the fault and the fix without a stack', async (t) => {
   const { url } = await testDatabase(t);
   const without = (part: Partial<Pick<URL, 'pathname' | 'username' | 'port'>>) =>
@@ -102,7 +100,7 @@ test('migrate with a wrong database prints the fault and the fix without a stack
     const { code, output } = await run({ DATABASE_URL: wrong }, 'migrate');
     t.equal(code, 69);
     t.match(output, fault);
-    t.match(output, CHECK);
+    t.match(output, /in DATABASE_URL\./);
     t.notMatch(output, /^\s+at /m);
   }
 });
