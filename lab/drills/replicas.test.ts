@@ -101,7 +101,7 @@ async function startPage(t: Test) {
   /** Resolves when its /readyz answers 200. */
   const start = async (name: Name) => {
     const { args, env: own, ports = ['0', '0'] } = PARTS[name];
-    const [PORT, ADMIN_PORT] = name === 'worker' ? ['0', String(await freePort())] : ports.map(here);
+    const [PORT, ADMIN_PORT] = name === 'worker' ? [await freePort(), await freePort()] : ports.map(here);
     const listening = { PORT: String(PORT), ADMIN_PORT: String(ADMIN_PORT) };
     const child = startChild(t, 'src/main.ts', { ...env, ...own, ...listening }, args);
     await child.printed(/listens on|runs jobs/);
