@@ -8,11 +8,11 @@ export function checkedOptions<Options extends object>(
   const checked: Partial<Options> = {};
   for (const name in options) {
     const type = types[name];
-    if (!type) throw new TypeError(`There is no option ${name}.`);
+    if (!type) throw new TypeError(`It has no option ${name}.`);
     const value = options[name];
     if (value === undefined) continue;
     if (typeof value !== type || value === null || Number.isNaN(value) || (value as number) < 0)
-      throw new TypeError(`${name} must be a ${type}.`);
+      throw new TypeError(`${name} must be a ${type}${(value as number) < 0 ? ' from 0' : ''}.`);
     checked[name] = value;
   }
   return checked as Options;

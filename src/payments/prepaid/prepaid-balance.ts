@@ -127,7 +127,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
 
 const EXPIRY_REFUSED = refused('INVALID_REQUEST', 'expiry', { credential: 'failed' });
 
-/** Nothing is charged after a failed synthesis (R33). */
+/** The balance, and what the request cost: 0 after a failed synthesis (R33). */
 const prepaidReceipt = (balanceMicroUsd: bigint, chargedMicroUsd: bigint): PrepaidReceipt => ({
   'x-x402-balance': balanceMicroUsd,
   'x-x402-charged': chargedMicroUsd,

@@ -337,6 +337,7 @@ test('a client refuses unknown options and invalid values', async (t) => {
   ]) {
     t.throws(() => openWith(options), TypeError, Object.keys(options).join());
   }
+  t.throws(() => openWith({ maxTotalMicroUsd: -1n }), { message: 'maxTotalMicroUsd must be a bigint from 0.' });
 });
 
 test('a cap inherited from a prototype applies', async (t) => {
