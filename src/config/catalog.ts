@@ -106,7 +106,8 @@ const modelSchema = objectOf(
   },
 );
 
-const validate = new Ajv({ allErrors: true }).compile<CatalogFile>(
+// The check of a constant schema would compile the meta-schema at each start.
+const validate = new Ajv({ allErrors: true, validateSchema: false }).compile<CatalogFile>(
   objectOf(
     {
       markupPercent: { type: 'integer', minimum: 100, maximum: 10_000 },

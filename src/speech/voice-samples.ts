@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto';
 import type { Logger } from 'pino';
-import { z } from 'zod';
 import type { Catalog, Model, Voice } from '../config/catalog.ts';
 import { SPEED } from '../config/speech-limits.ts';
 import { within } from '../lib/within.ts';
@@ -17,8 +16,7 @@ const READ_TIMEOUT_MS = 1_000;
 const SYNTHESIS_MS = 60_000;
 
 /** SHA-256 of the audio by voice. */
-const Index = z.record(z.string(), z.string().regex(/^[0-9a-f]{64}$/));
-type Digests = Readonly<z.output<typeof Index>>;
+type Digests = Readonly<Record<string, string>>;
 
 /** A voice that the catalog gives to another voice of the upstream has no sample yet. */
 const entryOf = ({ id, upstreamModel }: Model, voice: Voice): string =>
@@ -128,5 +126,14 @@ export async function* speakSamples(
 
 async function readIndex(store: AudioStore): Promise<Digests> {
   const stored = await store.open(INDEX_KEY);
-  return stored === undefined ? {} : Index.parse(JSON.parse(Buffer.concat(await stored.stream.toArray()).toString()));
+  if (stored === undefined) return {};
+  const index: unknown = JSON.parse(Buffer.concat(await stored.stream.toArray()).toString());
+  if (!isDigests(index)) throw new Error(`${INDEX_KEY} in the audio store is no list of voice samples.`);
+  return index;
 }
+
+const isDigests = (value: unknown): value is Digests =>
+  typeof value === 'object' &&
+  value !== null &&
+  !Array.isArray(value) &&
+  Object.values(value).every((digest) => /^[0-9a-f]{64}$/.test(digest));

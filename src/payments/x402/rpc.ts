@@ -192,6 +192,7 @@ const orNull = (schema: object) => ({ anyOf: [{ type: 'null' }, schema] });
 
 /** Each is compiled on its first use. */
 const answers = new Ajv({
+  validateSchema: false,
   schemas: {
     eth_chainId: NUMBER,
     eth_blockNumber: NUMBER,
