@@ -180,9 +180,9 @@ export async function createApp(config: Config, log: Logger, { demoAccount }: Ap
 function judgeDatabase(found: Readiness, log: Logger): string | undefined {
   if (found.outcome === 'refused') return `The database refuses DATABASE_URL (${found.cause}). ${found.fix}`;
   if (found.outcome === 'unavailable')
-    log.error(`the database of DATABASE_URL is unavailable (${found.cause}). Start it, or correct the URL`);
+    log.error(`the database in DATABASE_URL is unavailable (${found.cause}). ${found.fix}`);
   if (found.outcome === 'denied')
-    log.error(`the role of DATABASE_URL lacks rights (${found.cause}), so the service is not ready. ${found.fix}`);
+    log.error(`the role in DATABASE_URL lacks rights (${found.cause}), so the service is not ready. ${found.fix}`);
   if (found.outcome === 'unmigrated')
     log.error(
       { pending: found.pending },

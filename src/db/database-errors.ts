@@ -66,26 +66,26 @@ const CONNECTION_FIXES: readonly (readonly [error: RegExp, fix: string])[] = [
   [/does not support SSL/, 'Turn on TLS in the database server (ssl = on), or remove sslmode from DATABASE_URL.'],
   [
     /establishing an SSL connection|received (unexpected|invalid response)|unknown authenticationOk/i,
-    'Set the host and port in DATABASE_URL to those of PostgreSQL. If they are right, read its log.',
+    'Set the host and port in DATABASE_URL to those of PostgreSQL. If they are right, read the log of PostgreSQL.',
   ],
   [/^CERT_HAS_EXPIRED/, 'Renew the certificate of the database server in DATABASE_URL.'],
-  [/^CERT_NOT_YET_VALID/, 'Synchronize the clocks of both machines by NTP.'],
+  [/^CERT_NOT_YET_VALID/, 'Synchronize the clocks of this machine and the database server by NTP.'],
   [
     /ALTNAME_INVALID|HOSTNAME_MISMATCH/,
-    'Set the host in DATABASE_URL to a name in the certificate of the server, or give the server one for that host.',
+    'Set the host in DATABASE_URL to a name in the certificate of the server, or give the server a certificate for that host.',
   ],
   [
     /ALERT_(UNKNOWN_CA|BAD_CERT|CERT)|CERTIFICATE_REQUIRED|client certificate/,
-    'Set sslcert and sslkey in DATABASE_URL to a certificate that the database server accepts.',
+    'Set sslcert and sslkey in DATABASE_URL to the files of a certificate and key that the database server accepts.',
   ],
   [
     /SELF_SIGNED|^UNABLE_TO_|^CERT_UNTRUSTED|^INVALID_CA/,
-    "Set sslrootcert in DATABASE_URL to the certificate of the authority that signed the server's.",
+    'Set sslrootcert in DATABASE_URL to the file of the authority that signed the certificate of the server.',
   ],
   [/^28P01|SASL|Password must be/, 'Correct the user or password in DATABASE_URL.'],
   [
     /pg_hba/,
-    'Allow this host, user and database in pg_hba.conf of the database server. Add sslmode=verify-full to DATABASE_URL if it asks for TLS.',
+    'Allow this host, user and database in pg_hba.conf of the database server. If that file asks for TLS (hostssl), add sslmode=verify-full to DATABASE_URL.',
   ],
   [/^28000/, 'Correct the user in DATABASE_URL, or let it log in (create role NAME login, or alter role NAME login).'],
   [/^3D000/, 'Create the database, or correct its name in DATABASE_URL.'],
@@ -95,7 +95,7 @@ const CONNECTION_FIXES: readonly (readonly [error: RegExp, fix: string])[] = [
     /^53300/,
     'Close connections of other programs, or raise max_connections or the connection limit of the role or database.',
   ],
-  [/^53/, 'Free disk space and memory on the database server.'],
+  [/^53/, 'Free disk space or memory on the database server.'],
   [/^57P0/, 'Wait until the database server has started. If it does not start, read its log.'],
   [/^(ENOTFOUND|EAI_)/, 'Correct the host in DATABASE_URL, or its DNS entry.'],
   [/^(ECONNREFUSED|ENOENT)/, 'Start the database server, or correct the host and port in DATABASE_URL.'],
@@ -111,7 +111,7 @@ export function connectionFix(error: Error): string {
 
 /** What to do if the role of the connection lacks rights. */
 export const RIGHTS_FIX =
-  'Run npm run migrate as the owner of the tables, with the role of DATABASE_URL in DATABASE_APP_ROLE.';
+  'Run npm run migrate as the owner of the tables, with DATABASE_APP_ROLE set to the role that DATABASE_URL names.';
 
 export const rightsFix = (error: unknown): string | undefined =>
   error instanceof Error && codeOf(error) === '42501' ? RIGHTS_FIX : undefined;

@@ -90,7 +90,7 @@ export class QueueWorker {
         if (!isDatabaseUnavailable)
           this.#options.log.warn(
             { err: error },
-            `the ${this.#work.name} can't reach the database and retries every 2 s. Check the database if this lasts`,
+            `the ${this.#work.name} can't use the database, so its work waits; it retries every 2 s. Fix the cause in err if this lasts`,
           );
         isDatabaseUnavailable = true;
       }
@@ -101,7 +101,8 @@ export class QueueWorker {
   /** Otherwise each queue that opens would print the errors of all its workers. */
   async #requireWrites(): Promise<void> {
     const { rows } = await this.#connections.query("select current_setting('transaction_read_only') as value");
-    if (rows[0].value === 'on') throw new Error('the database is read-only, such as a standby');
+    if (rows[0].value === 'on')
+      throw new Error('the database is read-only, such as a standby. Set DATABASE_URL to the primary');
   }
 
   /** Its running work ends by itself. */
@@ -124,7 +125,7 @@ export class QueueWorker {
       if (!this.#isFailing)
         log.warn(
           { err: error },
-          `the ${name} can't read its queue and retries by itself. Check the database if this lasts`,
+          `the ${name} can't read its queue, so its work waits; it retries by itself. Fix the cause in err if this lasts`,
         );
       this.#isFailing = true;
       this.#unread = queue;
@@ -150,7 +151,7 @@ export class QueueWorker {
     queue.promise.catch((error) =>
       log.warn(
         { err: error },
-        `the queue of the ${name} stopped, and the service opens it again. Check the database if this repeats`,
+        `the queue of the ${name} stopped, and the service opens it again. No work is lost. Fix the cause in err if this repeats`,
       ),
     );
     return queue;

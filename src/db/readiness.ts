@@ -12,7 +12,10 @@ export type Readiness =
   | { readonly outcome: 'denied'; readonly cause: string; readonly fix: string }
   /** By its settings, such as a wrong password, or by those of a pooler. */
   | { readonly outcome: 'refused'; readonly cause: string; readonly fix: string }
-  | { readonly outcome: 'unavailable'; readonly cause: string };
+  | { readonly outcome: 'unavailable'; readonly cause: string; readonly fix: string };
+
+const START_FIX = 'Start the database, or correct DATABASE_URL.';
+const STANDBY_FIX = 'Set DATABASE_URL to the primary, or turn off default_transaction_read_only.';
 
 /** Whether the service can use the database now. Never throws. */
 export async function readReadiness(
@@ -20,7 +23,7 @@ export async function readReadiness(
   timeoutMs: number,
   name: (db: Database) => Promise<unknown> = nameStatement,
 ): Promise<Readiness> {
-  let found: Readiness = { outcome: 'unavailable', cause: `no answer within ${timeoutMs / 1000} s` };
+  let found: Readiness = { outcome: 'unavailable', cause: `no answer within ${timeoutMs / 1000} s`, fix: START_FIX };
   await within(
     timeoutMs,
     ask(db, name).then((answer) => {
@@ -48,7 +51,8 @@ async function isReadOnly(db: Database): Promise<boolean> {
 async function ask(db: Database, name: (db: Database) => Promise<unknown>): Promise<Readiness> {
   try {
     await name(db);
-    if (await isReadOnly(db)) return { outcome: 'unavailable', cause: 'it is read-only, such as a standby' };
+    if (await isReadOnly(db))
+      return { outcome: 'unavailable', cause: 'it is read-only, such as a standby', fix: STANDBY_FIX };
     const pending = await pendingMigrations(db);
     if (pending.length > 0) return { outcome: 'unmigrated', pending };
     const { missing } = await readRoleRights(db);
@@ -60,6 +64,7 @@ async function ask(db: Database, name: (db: Database) => Promise<unknown>): Prom
     const told = { cause: cause ?? 'an unknown error' };
     const rights = rightsFix(error);
     if (rights !== undefined) return { outcome: 'denied', ...told, fix: rights };
-    return fix === undefined ? { outcome: 'unavailable', ...told } : { outcome: 'refused', ...told, fix };
+    if (fix !== undefined) return { outcome: 'refused', ...told, fix };
+    return { outcome: 'unavailable', ...told, fix: error instanceof Error ? connectionFix(error) : START_FIX };
   }
 }

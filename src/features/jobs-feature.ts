@@ -65,8 +65,11 @@ export function openJobs({ config, db, metrics, log }: SharedParts, speaking: Sp
       const { code, message } = error.cause as NodeJS.ErrnoException;
       const problem = `The folder of ${audioSetting}, ${audioStore.slice('file:'.length)}, is not writable (${code ?? message})`;
       if (code === undefined || PERMANENT.includes(code))
-        return `${problem}. Set ${audioSetting} to a folder that this user can write to.`;
-      log.error({ err: error }, `${problem}. Free space or repair the disk; until then audio is not stored`);
+        return `${problem}. Let the user of this process write to it, or set ${audioSetting} to another folder.`;
+      log.error(
+        { err: error },
+        `${problem}. Free space or repair the disk; until then, requests that must store audio fail without a charge`,
+      );
       return undefined;
     }
   }

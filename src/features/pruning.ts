@@ -11,8 +11,8 @@ export function startPruning(
   const longestWindowSeconds = Math.max(config.rateLimit.windowSeconds, TOP_UP_WINDOW_SECONDS);
   const stopping = new AbortController();
   const tasks = [
-    inTurns('rate windows', () => limits.prune(longestWindowSeconds)),
-    inTurns('spent nonces', () => pruneNonces(db)),
+    inTurns('entries of rate limits', () => limits.prune(longestWindowSeconds)),
+    inTurns('nonces of prepaid requests', () => pruneNonces(db)),
   ];
   const timer = setInterval(() => {
     for (const task of tasks) work.add(task());
@@ -32,7 +32,7 @@ export function startPruning(
       try {
         while (!stopping.signal.aborted && (await prune()) > 0);
       } catch (err) {
-        log.warn({ err }, `failed to delete old ${what}. The service retries it; read err if this repeats`);
+        log.warn({ err }, `failed to delete old ${what}; no request is affected. Fix the cause in err if this repeats`);
       } finally {
         isRunning = false;
       }

@@ -302,7 +302,7 @@ test('a read-only database and a role without rights are not ready, and name the
   const withoutRights = Object.assign(new URL(url), { username: role, password: 'secret' });
   const denied = await states(withoutRights.href);
   t.strictSame([denied.status, denied.checks.database, denied.samples], [503, 'ok', [1, 0]]);
-  t.match(denied.checks.schema, /^permission denied .+ Run npm run migrate as the owner .+ DATABASE_APP_ROLE\.$/);
+  t.match(denied.checks.schema, /^permission denied .+ Run npm run migrate as the owner .+ DATABASE_APP_ROLE set to /);
   const context = openContext({
     ...{ misspelt: [], keysFile: undefined, isSandbox: false, speaks: false, now: Date.now },
     config: configOf({ DATABASE_URL: withoutRights.href }),

@@ -64,7 +64,7 @@ const CONNECTIONS: Readonly<Record<string, Connection>> = {
   },
   'a rule of pg_hba.conf': {
     cause: /pg_hba\.conf rejects/,
-    fix: /^Allow this host, user and database in pg_hba\.conf.* Add sslmode=verify-full to DATABASE_URL if it asks for TLS\.$/,
+    fix: /^Allow this host, user and database in pg_hba\.conf.* If that file asks for TLS \(hostssl\), add sslmode=verify-full to DATABASE_URL\.$/,
     url: (url) => Object.assign(url, { username: 'barred' }),
   },
   'a database that does not exist': {
