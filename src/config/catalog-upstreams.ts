@@ -94,7 +94,7 @@ export function upstreamFaults(servers: readonly UpstreamServer[], models: reado
       .filter(({ baseUrl }) => !isBase(baseUrl))
       .map((server) => `upstream ${server.name}: baseUrl must be an http or https URL that ends in /v1`),
     ...(names.includes(DEFAULT_UPSTREAM)
-      ? [`upstream ${DEFAULT_UPSTREAM} needs another name: this one means SPEECH_BASE_URL`]
+      ? [`upstream ${DEFAULT_UPSTREAM} needs another name, because this name means the server in SPEECH_BASE_URL`]
       : []),
     ...models.flatMap((model) => modelFaults(model, known).map((fault) => `model ${model.id}: ${fault}`)),
   ];
@@ -110,7 +110,7 @@ function modelFaults({ voices, upstreams = [] }: FileModel, known: readonly stri
     ...repeated(names).map((each) => `upstream ${each} is listed twice`),
     ...names
       .filter((each) => !known.includes(each))
-      .map((each) => `upstream ${each} is not in the list upstreams of the catalog`),
+      .map((each) => `upstream ${each} is missing in the list "upstreams" of the catalog`),
     ...upstreams.flatMap(({ name: upstream, voices: own = {} }) => [
       ...Object.keys(own)
         .filter((slug) => !slugs.has(slug))

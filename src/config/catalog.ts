@@ -168,7 +168,7 @@ const describe = (error: ErrorObject): string =>
 function inconsistencies({ markupPercent, defaultModel, models, upstreams = [] }: CatalogFile): string[] {
   const faults = upstreamFaults(upstreams, models);
   if (defaultModel !== undefined && !models.some((model) => model.id === defaultModel))
-    faults.push(`defaultModel ${defaultModel} is not the id of a model in models`);
+    faults.push(`defaultModel ${defaultModel} is not the id of a model in the list "models"`);
   const ids = models.map((model) => model.id);
   for (const id of new Set(ids.filter((id, at) => ids.indexOf(id) !== at))) faults.push(`model ${id} is listed twice`);
   for (const model of models) {

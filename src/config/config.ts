@@ -113,7 +113,7 @@ const overlap = (one: string, other: string): boolean =>
 /** What callers can't reach, or should not pay at: an address made up from HOST and PORT. */
 export function baseUrlWarning({ isBaseUrlSet, baseUrl, host, card, x402 }: Config): string | undefined {
   if (isBaseUrlSet || !(ANY_HOST.includes(host) || card || x402)) return undefined;
-  return `BASE_URL is unset, so links and payments contain ${baseUrl}. Set it to the origin that callers use`;
+  return `BASE_URL is unset, so links and payments contain ${baseUrl}. Set it to the origin that callers use, such as https://speech.example`;
 }
 
 function readDatabaseUrl(reader: SettingsReader): string {

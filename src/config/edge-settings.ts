@@ -14,8 +14,9 @@ export const describeAddress = ({ host, port }: { readonly host: string; readonl
 export function readEdge(reader: SettingsReader) {
   const trustProxy = reader.list('TRUST_PROXY');
   if (!trustProxy.every(isNetwork)) {
-    const fix = 'List IP addresses or CIDR networks, such as 10.0.0.0/8,192.0.2.7.';
-    reader.fault('TRUST_PROXY', 'has an entry that is not an IP address or network', fix);
+    const fix =
+      'List the IP addresses or CIDR networks of your proxies, such as 10.0.0.0/8,192.0.2.7. A network of /0 is not allowed.';
+    reader.fault('TRUST_PROXY', 'has an entry that is not an allowed IP address or network', fix);
   }
   return {
     trustProxy,

@@ -53,8 +53,8 @@ export function readSpeech(reader: SettingsReader, catalog: Catalog | undefined)
   }
   if (baseUrl === 'embedded:') {
     const fix =
-      'Start the voice with `npx --no -- speechgate voice --port 8090`, and set SPEECH_BASE_URL to http://127.0.0.1:8090/v1.';
-    reader.fault('SPEECH_BASE_URL', 'is embedded:, but the voice runs as a separate server', fix);
+      'Start the included voice with `npx --no -- speechgate voice --port 8090`, and set SPEECH_BASE_URL to http://127.0.0.1:8090/v1.';
+    reader.fault('SPEECH_BASE_URL', 'is "embedded:", but the included voice runs as a separate server', fix);
     return { baseUrl, apiKey, ...rest };
   }
   const parsed = reader.httpUrl('SPEECH_BASE_URL', baseUrl, 'https://speech.internal/v1');

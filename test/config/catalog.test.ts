@@ -155,7 +155,7 @@ const UPSTREAM_FAULTS: [string, object[], object[], RegExp][] = [
     [{ name: 'local' }, { name: 'local' }],
     /fast: upstream local is listed twice/,
   ],
-  ['an unknown upstream', [LOCAL], [{ name: 'local' }, { name: 'cloud' }], /cloud is not in the list upstreams/],
+  ['an unknown upstream', [LOCAL], [{ name: 'local' }, { name: 'cloud' }], /cloud is missing in the list "upstreams"/],
   ['no upstream', [], [], /upstreams must NOT have fewer than 1 items/],
   [
     'an upstream named like that of SPEECH_BASE_URL',
@@ -288,7 +288,7 @@ test('of every two faults in a file both are named', async (t) => {
     [(_, model) => delete model.name, /'name'/],
     [(_, model) => Object.assign(model, { baseRatePicoUsdPerCharacter: -1 }), /baseRatePicoUsdPerCharacter must/],
     [(_, model) => Object.assign(model, { defaultVoice: 'x' }), /defaultVoice x/],
-    [(_, model) => Object.assign(model, { upstreams: [{ name: 'gone' }] }), /upstream gone is not in/],
+    [(_, model) => Object.assign(model, { upstreams: [{ name: 'gone' }] }), /upstream gone is missing in/],
     [(_, model) => Object.assign(model, { descriptoin: '' }), /descriptoin/],
     [(_, model) => model.voices.push(7), /voices\.\d must be object/],
     [(_, model) => model.voices.push(model.voices[0]), /lists a voice twice/],
