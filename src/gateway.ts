@@ -7,7 +7,7 @@ import type { Config } from './config/config.ts';
 import type { Role } from './config/role.ts';
 import { EXIT_CONFIG } from './lib/arguments.ts';
 import { stopOnce } from './lib/stop-once.ts';
-import { listenForOperators, STOP, STOPPED, STOPPING, stopTimeoutMs } from './primary.ts';
+import { listenForOperators, STOP, STOPPED, STOPPING, stopTimeoutMs, UNEXPECTED } from './primary.ts';
 
 const NOT_RELOADED =
   'SIGHUP changed nothing, because reloading needs WEB_CONCURRENCY of at least 2. Restart the service to apply changes';
@@ -19,7 +19,7 @@ export async function runGateway(config: Config, role: Role, log: Logger): Promi
   const onHangUp = () => worker || log.warn(NOT_RELOADED);
   const stop = stopOnce({ timeoutMs: stopTimeoutMs(config), logger: log, onHangUp }, async (err) => {
     if (!worker) say.info(STOPPING);
-    if (err) log.fatal({ err }, 'this process stops because of an unexpected error. Read err for the cause');
+    if (err) log.fatal({ err }, UNEXPECTED);
     else if (role !== 'worker') {
       app.leave();
       await sleep(config.stopDrainMs);

@@ -16,6 +16,8 @@ export const STOP = 'stop';
 const SCRAPE = 'scrape';
 export const STOPPING = 'stopping: the process first finishes its running requests. No action is needed';
 export const STOPPED = 'stopped';
+export const UNEXPECTED =
+  'an unexpected error (see err) stops this process, which first finishes its running requests. If no supervisor such as systemd starts the service again, start it';
 const STOP_RESERVE_MS = 30_000;
 const RESTART_MS = 1_000;
 const SCRAPE_TIMEOUT_MS = 5_000;
@@ -39,7 +41,7 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
   });
   stopOnce({ timeoutMs: stopTimeoutMs(config), logger: log, onHangUp: reload }, async (err) => {
     say.info(STOPPING);
-    if (err) log.fatal({ err }, 'the service stops because of an unexpected error. Read err for the cause');
+    if (err) log.fatal({ err }, UNEXPECTED);
     leaving.abort();
     await Promise.all([...Object.values(cluster.workers ?? {}).map((worker) => worker && stop(worker)), admin.close()]);
     await db.destroy();
@@ -66,7 +68,7 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
     const failed = (err: unknown) =>
       log.error(
         { err },
-        'the reload failed, and processes that were not replaced keep the old settings. Fix what err or the last lines of the new process say, then reload again',
+        'the reload failed, and processes that were not replaced keep serving with the old settings. Fix the cause in err or in the lines before this one, then reload again',
       );
     reloading = reloading.then(replaceAll).catch(failed);
   }
@@ -75,10 +77,12 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
   async function replaceAll(): Promise<void> {
     const found = readConfig(process.env);
     if (found.outcome === 'faulty')
-      return log.error(`not reloaded, because settings are wrong. Fix them: ${describeFaults(found.faults)}`);
+      return log.error(
+        `not reloaded, because settings are wrong; the old ones stay in use. Fix them: ${describeFaults(found.faults)}`,
+      );
     if (found.config.databaseUrl !== databaseUrl)
       return log.error(
-        'not reloaded, because DATABASE_URL has changed and only a restart can apply it. Restart the service',
+        'not reloaded, because DATABASE_URL has changed; the old settings stay in use. Restart the service to apply it',
       );
     for (const [worker, ofRole] of [...listening]) {
       if (leaving.signal.aborted) return;
@@ -87,9 +91,9 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
       // If it exits from here on, the new one takes its place.
       replaced.add(worker);
       await new Promise<void>((resolve, reject) => {
-        const failed = (code: number | null) => {
+        const failed = (code: number | null, signal: string) => {
           replaced.delete(worker);
-          reject(new Error(`a new gateway process ended with exit code ${code} before it could serve requests`));
+          reject(new Error(`a new gateway process ended by ${endOf(code, signal)} before it could serve requests`));
         };
         start(ofRole, failed).then(resolve);
       });
@@ -101,16 +105,16 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
     );
   }
 
-  function start(ofRole: Role, onFailure?: (code: number | null) => void): Promise<void> {
+  function start(ofRole: Role, onFailure?: (code: number | null, signal: string) => void): Promise<void> {
     cluster.setupPrimary({ args: ofRole === 'all' ? [] : [`--role=${ofRole}`], serialization: 'advanced' });
     const worker = cluster.fork();
     worker.once('exit', (code, signal) => {
       const hasListened = listening.delete(worker);
       if (leaving.signal.aborted || replaced.delete(worker)) return;
-      if (!hasListened && onFailure) return onFailure(code);
+      if (!hasListened && onFailure) return onFailure(code, signal);
       log.error(
         { ended: worker.process.pid, code, signal },
-        'a gateway process ended unexpectedly, and a new one starts. Read its log if this repeats',
+        `a gateway process ended by ${endOf(code, signal)}, and a new one starts. ${UNFINISHED} If this repeats, find the cause in its lines before this one`,
       );
       setTimeout(() => leaving.signal.aborted || start(ofRole), RESTART_MS);
     });
@@ -125,10 +129,17 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
     const [code, signal] = await ended;
     if (code !== 0)
       throw new Error(
-        `a gateway process ended by ${signal ?? `exit code ${code}`} while it stopped. Requests that it broke off are refunded or answered again. Read its last lines, or find out who killed it`,
+        `a gateway process ended by ${endOf(code, signal)} while it stopped. ${UNFINISHED} Find the cause in its lines before this one`,
       );
   }
 }
+
+/** What becomes of the requests of a process that ended. */
+const UNFINISHED =
+  'Card and prepaid credit of its unfinished requests is given back, its jobs run again, and unclear USDC payments are looked up on the chain.';
+
+const endOf = (code: number | null, signal: string | null): string =>
+  signal === 'SIGKILL' ? 'SIGKILL, perhaps for lack of memory' : (signal ?? `exit code ${code}`);
 
 /**
  * The metrics of the processes that listen, added up. prom-client's `clusterMetrics` fails for 5 s when one of the others
