@@ -8,7 +8,7 @@ import type { Claim } from './claim-job.ts';
 import { enqueue } from './turn.ts';
 
 const HOLD_ENDED =
-  'the hold of a running job is already captured or voided, so the end of the job was not saved and no money moved now. Run speechgate admin audit';
+  'the hold of a running job was captured (charged) or voided (not charged) too early, so the end of the job was not saved and no money moved now. Run speechgate admin audit, and follow AuditBroken in docs/runbook.md';
 
 type Owned = Pick<Claim, 'jobId' | 'holdId' | 'accountId' | 'fence'>;
 

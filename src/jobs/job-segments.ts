@@ -245,7 +245,9 @@ export async function openSegments(
     for (const piece of others) {
       const next = await open(piece);
       if (!next)
-        throw new Error('a segment of this audio is missing in AUDIO_STORE, so the rest was not sent. Check the store');
+        throw new Error(
+          'a segment of this audio is missing in AUDIO_STORE, so the caller got only the part before it; the job stays charged. Restore the store from a backup, or give the credit back with speechgate admin accounts adjust',
+        );
       yield* next.stream;
     }
   }

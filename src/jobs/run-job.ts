@@ -93,7 +93,10 @@ async function runAttempt(claim: Claim, options: JobRunnerOptions, signal: Abort
     const event = HOLD_EVENTS[outcome.kind];
     if (event) options.metrics.holdMoved('card', event, claim.priceMicroUsd);
     const ms = Math.round(performance.now() - begunAt);
-    log.info({ ...endOf(outcome, claim), ms }, 'a job attempt ended; its result and charge are in this line');
+    log.info(
+      { ...endOf(outcome, claim), ms },
+      'a job attempt ended; no action is needed. The member end says how: completed (charged), failed (not charged), retry or given back (runs again)',
+    );
   }
   if (isOwner === false) {
     log.warn('another worker took over this job, so this result is discarded. The job is charged at most once');
@@ -145,7 +148,10 @@ async function attempt(claim: Claim, options: JobRunnerOptions, signal: AbortSig
     return { kind: 'completed', mimeType, sizeBytes: audio.length, upstream };
   } catch (error) {
     if (signal.aborted) return { kind: 'given back' };
-    options.log.warn({ err: error }, 'a job attempt failed; the next line of this job says whether it is retried');
+    options.log.warn(
+      { err: error },
+      'a job attempt failed, and nothing was charged. Its cause is in err; the next line of this job says whether it is retried',
+    );
     return afterFault(error, history.attempt, history.elapsedMs + performance.now() - since);
   }
 }
@@ -201,7 +207,7 @@ async function writeUntilDone(write: () => Promise<boolean>, { log }: JobRunnerO
     } catch (error) {
       log.error(
         { err: error },
-        'failed to save the end of a job; this is retried every second. Check the database if this line repeats',
+        'failed to save the end of a job, so its credit stays held; this is retried every second. Fix the cause in err if this line repeats',
       );
       if (signal.aborted) return undefined;
       await sleep(WRITE_AGAIN_MS);

@@ -121,7 +121,7 @@ export class KnownPauses {
       if (!this.#isDatabaseUnavailable)
         this.#log.warn(
           { err },
-          'failed to read which flows are paused; this is retried every second, and the last known list is used until then',
+          'failed to read from the database which flows are paused. The last known list is used, and this is retried every second; fix the cause in err if other lines name the database too',
         );
       this.#isDatabaseUnavailable = true;
     }

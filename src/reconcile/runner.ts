@@ -246,7 +246,7 @@ export class ReconcilerRunner {
     if (count > 0)
       this.#options.log.info(
         { reconciler: name, count },
-        'a reconciler completed or deleted unfinished items; no action is needed',
+        'a reconciler completed or deleted unfinished items, such as payments, holds or jobs; no action is needed',
       );
     return { name, outcome: 'done', count, ...reported() };
   }
@@ -257,7 +257,7 @@ export class ReconcilerRunner {
     this.#failures.set(name, message);
     this.#options.log.error(
       { reconciler: name, err: error },
-      'a reconciler failed and retries every turn; the same error is logged only once. Fix the cause in err if it lasts',
+      'a reconciler failed, so unfinished items such as payments or holds wait; it retries every turn. The same error is logged once: fix the cause in err unless a line says that the reconciler works again',
     );
   }
 
@@ -265,7 +265,7 @@ export class ReconcilerRunner {
     if (!this.#isDatabaseUnavailable)
       this.#options.log.warn(
         { err: error },
-        "reconcilers can't reach the database and retry every turn. Check the database if this lasts",
+        "reconcilers can't reach the database and retry every turn. Fix the cause in err unless a line says that they reached it again",
       );
     this.#isDatabaseUnavailable = true;
   }

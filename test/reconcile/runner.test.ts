@@ -234,9 +234,9 @@ test('a failing reconciler stops no other, and is logged once until it recovers'
   t.strictSame(
     lines.filter((line) => line.reconciler === 'bad').map((line) => line.msg),
     [
-      'a reconciler failed and retries every turn; the same error is logged only once. Fix the cause in err if it lasts',
+      'a reconciler failed, so unfinished items such as payments or holds wait; it retries every turn. The same error is logged once: fix the cause in err unless a line says that the reconciler works again',
       'a reconciler that had failed works again; no action is needed',
-      'a reconciler completed or deleted unfinished items; no action is needed',
+      'a reconciler completed or deleted unfinished items, such as payments, holds or jobs; no action is needed',
     ],
   );
   t.equal(lines.filter((line) => line.level >= ERROR).length, 1);
@@ -265,7 +265,12 @@ test('an unavailable database or missing tables are logged once', async (t) => {
   }
   t.strictSame(
     unreachable.lines.map(({ level, msg }) => [level, msg]),
-    [[WARN, "reconcilers can't reach the database and retry every turn. Check the database if this lasts"]],
+    [
+      [
+        WARN,
+        "reconcilers can't reach the database and retry every turn. Fix the cause in err unless a line says that they reached it again",
+      ],
+    ],
   );
 
   const admin = new pg.Client(url);
@@ -290,7 +295,7 @@ test('an unavailable database or missing tables are logged once', async (t) => {
   t.strictSame(
     later.lines.map(({ msg }) => msg),
     [
-      "reconcilers can't reach the database and retry every turn. Check the database if this lasts",
+      "reconcilers can't reach the database and retry every turn. Fix the cause in err unless a line says that they reached it again",
       'reconcilers reached the database again; no action is needed',
     ],
   );
