@@ -36,12 +36,12 @@ export class Metrics {
 
   readonly #requests = this.#histogram(
     'speechgate_http_request_duration_seconds',
-    'Seconds from the request headers to the end of the response, by operation, status and how it ended.',
+    'Seconds from the request headers to the end of the response, by operation, status and end (answered, caller_left or broken_off).',
     ['operation', 'status', 'end'],
   );
   readonly #holds = this.#counter(
     'speechgate_holds_total',
-    'Holds that this process placed, captured, voided and lost (delivered, but not charged), by flow and event.',
+    'Holds of credit that this process placed, captured (charged), voided (not charged) or lost (delivered, but not charged), by flow and event.',
     ['flow', 'event'],
   );
   readonly #payments = this.#counter(
@@ -61,7 +61,7 @@ export class Metrics {
   );
   readonly #repairs = this.#counter(
     'speechgate_reconciler_repairs_total',
-    'Unfinished or expired items that this process completed or deleted, by reconciler.',
+    'Unfinished or expired items (such as payments, holds or jobs) that this process completed or deleted, by reconciler.',
     ['reconciler'],
   );
   readonly #firstByte = this.#histogram(
@@ -81,7 +81,7 @@ export class Metrics {
   );
   readonly upstreamFailed = this.#count<[upstream: string, reason: string]>(
     'speechgate_upstream_failures_total',
-    'Failed syntheses, by upstream and reason: its status, unreachable, late_start, timeout, broken_off, or what is wrong with its audio.',
+    'Failed syntheses, by upstream and reason: the HTTP status of the upstream, unreachable, late_start (no audio in time), timeout, broken_off, or the fault of its audio.',
     ['upstream', 'reason'],
   );
   readonly #upstreamAvailable = new Gauge({
@@ -108,7 +108,7 @@ export class Metrics {
   );
   readonly facilitatorLackedGas = this.#count<[]>(
     'speechgate_facilitator_lacked_gas_total',
-    'Payments that the facilitator refused for too little balance although the payer has enough: the facilitator lacks gas.',
+    'Payments that the facilitator refused for too little balance although the payer has enough: the wallet of the facilitator lacks gas (chain fees).',
     [],
   );
   readonly rateLimitRefused = this.#count<[scope: string]>(
@@ -118,7 +118,7 @@ export class Metrics {
   );
   readonly requestForwarded = this.#count<[proxy: ForwardingProxy]>(
     'speechgate_forwarded_requests_total',
-    'Requests with X-Forwarded-For, by proxy: trusted or untrusted by TRUST_PROXY, or nameless if it wrote no address.',
+    'Requests with X-Forwarded-For, by proxy: trusted or untrusted by TRUST_PROXY, or nameless if a trusted proxy wrote no client address.',
     ['proxy'],
   );
   readonly shed = this.#count<[reason: ShedReason]>(
