@@ -11,7 +11,7 @@ const PAUSE_MS = [1, 4] as const;
 export class FileBusyError extends Error {
   constructor(path: string, timeoutMs: number) {
     super(
-      `Another process has locked ${path} for ${timeoutMs / 1000} s, so nothing was written there. Wait until that process ends, or stop it, then retry. No purchase is repeated or lost.`,
+      `Another process has kept ${path} locked for ${timeoutMs / 1000} s, so nothing was written there. Wait until that process ends, or stop it, then retry. No purchase is repeated or lost.`,
     );
     this.name = 'FileBusyError';
   }

@@ -119,7 +119,7 @@ async function openOwn(path: string, flags: number): Promise<FileHandle> {
   await closeOnFailure(file, async () => {
     const status = await file.stat();
     assertOwn(path, status.uid);
-    if (!status.isFile()) throw new ForeignFileError(`${path} is not a regular file. Move it away.`);
+    if (!status.isFile()) throw new ForeignFileError(`${path} is a device, pipe or folder, not a file. Move it away.`);
   });
   return file;
 }
@@ -130,7 +130,7 @@ function assertOwn(path: string, uid: number): void {
   if (own === undefined || own === uid) return;
   throw new ForeignFileError(
     `${path} belongs to user id ${uid}, but this process runs as user id ${own}, so it is not used. ` +
-      'Run as that user, or set DATA_DIR to a folder of your own.',
+      'Run as that user, or use a file or folder of your own; DATA_DIR sets the folder of the service.',
   );
 }
 

@@ -103,7 +103,7 @@ export function credentialAlarm(
     metrics.credentialRefused(setting);
     log.error(
       { setting },
-      'another service refused the credential in the setting that this line names. Correct the setting, then restart or reload',
+      'another service refused our credential, so our requests to it fail. Correct the setting that this line names, then restart the service',
     );
   };
 }

@@ -226,7 +226,7 @@ for (const [error, code, exit, message] of [
   [new UntrustedError('wrong_key', 'Wrong.'), 'UNTRUSTED', 1, /^Wrong\.$/],
   [new UnreachableError('Away.'), 'UNREACHABLE', 1, /^Away\.$/],
   [new DamagedBudgetError('/b', 'at byte 7'), 'BUDGET_DAMAGED', 1, /^The budget file \/b is not valid \(at byte 7\)/],
-  [new FileBusyError('/b', 30_000), 'FILE_BUSY', 1, /^Another process has locked \/b for 30 s/],
+  [new FileBusyError('/b', 30_000), 'FILE_BUSY', 1, /^Another process has kept \/b locked for 30 s/],
   [new ForeignFileError('/b is a link.'), 'FOREIGN_FILE', 1, /^\/b is a link\.$/],
   [Object.assign(new Error('EACCES: no.'), { code: 'EACCES' }), 'EACCES', 1, /^EACCES: no\.$/],
   [LIMITED, 'RATE_LIMITED', 1, /^The service says: No\. Retry in 7 s\./],
