@@ -18,9 +18,10 @@ const DAY_SECONDS = 86_400;
 const MEASURED_BLOCKS = 1_000n;
 
 export function chainChecks({ config: { x402 }, now }: DoctorOptions): readonly Check[] {
-  if (!x402) return off(NAMES, 'Not checked: X402_PAY_TO is unset, so x402 returns 503.');
+  if (!x402) return off(NAMES, 'USDC payment is off, because X402_PAY_TO is unset. Set it to turn it on.');
   const { rpcUrls, asset, payees } = x402;
-  if (!rpcUrls) return off(NAMES, 'Not checked: X402_RPC_URL is unset, so direct payment and deposits return 503.');
+  if (!rpcUrls)
+    return off(NAMES, 'Direct payments and deposits are off, because X402_RPC_URL is unset. Set it to turn them on.');
   const [first] = rpcUrls;
   return [
     ...rpcUrls.flatMap((url, index): Check[] => {
@@ -54,7 +55,7 @@ const onOurChain = (url: string, asset: Asset, ask: (node: Rpc, asset: Asset) =>
     const chainId = await node.chainId().catch(() => undefined);
     return chainId === asset.chainId
       ? ask(node, asset)
-      : skipped('Not checked: the node is unreachable or on another chain. See the check "node".');
+      : skipped('The node is unreachable or on another chain: fix what the check "node" says, then run doctor again.');
   });
 
 async function isCurrent(node: Rpc, asset: Asset, now: () => number): Promise<Finding> {
@@ -82,7 +83,8 @@ async function judgeAge(node: Rpc, head: bigint, age: number): Promise<Finding> 
   const old = `The node's newest block ${head} is ${seconds} s old`;
   const fix =
     'Set X402_RPC_URL to a node that keeps up with the chain. Payments are accepted only after the node shows them.';
-  if (age > LAG_FAULT_SECONDS) return fault(`${old}: the node lags, or the clock of this machine is ahead.`, fix);
+  if (age > LAG_FAULT_SECONDS)
+    return fault(`${old}: the node lags, or the clock of this machine is ahead.`, `Check that clock (NTP). ${fix}`);
   if (age > LAG_WARNING_SECONDS) return warning(`${old}.`, fix);
   if (!(await isRefused(() => node.block('finalized')))) return ok(`${old}.`);
   return warning(
@@ -107,7 +109,7 @@ async function keepsLogs(node: Rpc, { address }: Asset): Promise<Finding> {
   });
   if (lacks) {
     return fault(
-      `The node does not return logs of a day ago (from block ${from}).`,
+      `The node does not return logs of a day ago (from block ${from}), so payments with an unclear outcome can stay unclear.`,
       `Use a node that keeps logs for at least two days and answers eth_getLogs for ${RANGE_BLOCKS} blocks.`,
     );
   }
@@ -125,7 +127,7 @@ async function isRightAsset(node: Rpc, asset: Asset): Promise<Finding> {
   const { address, name, version, chainId } = asset;
   const wrongAddress = 'Correct X402_ASSET and X402_NETWORK.';
   if ((await node.code(address)) === '0x')
-    return fault(`X402_ASSET names no contract: there is none at ${address}.`, wrongAddress);
+    return fault(`X402_ASSET names no contract: ${asset.network} has none at ${address}.`, wrongAddress);
   const decimals = await wordOf(node, address, toFunctionSelector('decimals()'));
   if (decimals === undefined || BigInt(decimals) !== BigInt(ASSET_DECIMALS)) {
     const has = decimals === undefined ? 'reports no decimals' : `has ${counted(BigInt(decimals), 'decimal')}`;
@@ -151,7 +153,7 @@ async function isRightAsset(node: Rpc, asset: Asset): Promise<Finding> {
     return ok(`The token has ${ASSET_DECIMALS} decimals and the EIP-712 domain ${name}, version ${version}.`);
   }
   return fault(
-    `The token's EIP-712 domain is not ${name}, version ${version}, chain ${chainId}: no signature would be valid.`,
+    `The token's EIP-712 domain is not ${name}, version ${version}, chain ${chainId}: so no payment would be valid.`,
     "Set X402_ASSET_NAME and X402_ASSET_VERSION to the results of the contract's name() and version().",
   );
 }

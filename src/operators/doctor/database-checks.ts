@@ -47,7 +47,7 @@ async function takesWrites(context: DoctorContext): Promise<Finding> {
   }
   if ((await readSetting(db, 'transaction_read_only')) === 'off') return ok('The database answers and accepts writes.');
   const fix =
-    'If it is a standby, set DATABASE_URL to the primary. Else reset default_transaction_read_only in the role, the database or the server.';
+    'If it is a standby, set DATABASE_URL to the primary. Otherwise reset default_transaction_read_only in the role, the database or the server.';
   return fault('The database is read-only.', fix);
 }
 
@@ -90,7 +90,7 @@ async function isDurable({ db }: DoctorContext): Promise<Finding> {
   if (lax.length === 0) return ok(rows.map(({ name, setting }) => `${name} is ${setting}`).join(', '));
   return fault(
     `These settings are off: ${lax.join(', ')}. A power failure can lose booked money.`,
-    lax.map((name) => `alter system set ${name} = on`).join('; ') +
+    `As a superuser run: ${lax.map((name) => `alter system set ${name} = on`).join('; ')}` +
       '; select pg_reload_conf(). Also remove these settings from the role and the database.',
   );
 }
@@ -111,8 +111,8 @@ async function hasOwnSettings({ db, config }: DoctorContext): Promise<Finding> {
   others.push(...poolParametersOf(config.databaseUrl).map((name) => `DATABASE_URL has ${name}`));
   if (others.length === 0) return ok('The role, the database and DATABASE_URL change no settings of sessions.');
   return warning(
-    `The service overrides these settings of the role, the database or DATABASE_URL: ${others.join('; ')}.`,
-    'Reset these settings (alter role NAME reset …, alter database NAME reset …), and remove them from DATABASE_URL.',
+    `The role, the database or DATABASE_URL has settings that are wrong for the service: ${others.join('; ')}. The service overrides them, but behind a pooler they can come back.`,
+    'Reset them (alter role NAME reset …, alter database NAME reset …), and remove them from DATABASE_URL.',
   );
 }
 
@@ -144,7 +144,7 @@ async function keepsSessions({ db, config }: DoctorContext): Promise<Finding> {
 /** Some poolers acknowledge a write that they don't commit, such as pgpool in raw mode. */
 async function keepsCommits({ db }: DoctorContext): Promise<Finding> {
   if ((await readSetting(db, 'transaction_read_only')) === 'on')
-    return skipped('Not checked: the database accepts no writes. See the check "database".');
+    return skipped('The database accepts no writes: fix what the check "database" says, then run doctor again.');
   if (await isCommitKept(db)) return ok('A committed change is visible on another connection.');
   return fault(
     'The database acknowledged a commit, but another connection does not see it: booked money can be lost.',
@@ -167,7 +167,7 @@ async function waitsForStandby({ db }: DoctorContext): Promise<Finding> {
   const lost = 'a failover can lose booked payments.';
   if (names.trim() === '') {
     const fix =
-      "alter system set synchronous_standby_names = 'ANY 1 (*)'; select pg_reload_conf(); see docs/scaling.md.";
+      "As a superuser run: alter system set synchronous_standby_names = 'ANY 1 (*)'; select pg_reload_conf(). See docs/scaling.md.";
     return warning(`Commits do not wait for the standby, because synchronous_standby_names is empty: ${lost}`, fix);
   }
   if (commit === 'local') {
@@ -248,7 +248,7 @@ async function areValid({ db }: DoctorContext): Promise<Finding> {
 }
 
 async function hasRights({ db, isSandbox }: DoctorContext): Promise<Finding> {
-  if (isSandbox) return skipped('Not checked: the sandbox connects as the owner of the tables.');
+  if (isSandbox) return skipped('The sandbox connects as the owner of the tables, so no action is needed.');
   const { role, missing, mayDropGuards, excess } = await readRoleRights(db);
   if (missing.length > 0) {
     const fix = `Run DATABASE_APP_ROLE=${role} npm run migrate as the owner of the tables, to grant these rights.`;
@@ -266,13 +266,13 @@ async function hasRights({ db, isSandbox }: DoctorContext): Promise<Finding> {
 async function isOurMoney({ db, config: { x402 } }: DoctorContext): Promise<Finding> {
   const { denomination } = await readInstance(db);
   const settings = x402 && { network: x402.asset.network, asset: x402.asset.address.toLowerCase() };
-  if (!denomination) return ok('The database belongs to no network yet. The first start of the service sets it.');
-  if (!settings) return ok(`The database belongs to ${denomination.network}, but x402 is off.`);
+  if (!denomination) return ok('The database has no network and token yet. The first start of the service sets them.');
+  if (!settings) return ok(`Balances in the database are on ${denomination.network}, but X402_PAY_TO is unset.`);
   if (denomination.network === settings.network && denomination.asset === settings.asset) {
-    return ok(`The database belongs to ${denomination.network}, as X402_NETWORK and X402_ASSET say.`);
+    return ok(`Balances in the database are on ${denomination.network}, as X402_NETWORK and X402_ASSET say.`);
   }
   return fault(
-    `The database belongs to ${denomination.network} and ${denomination.asset}, but X402_NETWORK or X402_ASSET is different.`,
+    `Balances in the database are in the token ${denomination.asset} on ${denomination.network}, but X402_ASSET or X402_NETWORK is different.`,
     describeMismatch({ database: denomination, settings }),
   );
 }

@@ -27,8 +27,8 @@ export async function refusesLowestPrice(
   if (reason === otherReason || [refusal, usual].some(({ status }) => status >= 500 || status === 429))
     return undefined;
   return fault(
-    `The facilitator seems to have a minimum payment: it refuses the lowest price, ${formatUsd(lowest)} USDC, for another ` +
-      `reason than 1 USDC (${reason}).`,
+    'The facilitator seems to have a minimum payment: it refuses a test payment of the lowest price, ' +
+      `${formatUsd(lowest)} USDC, with the reason ${reason}, and one of 1 USDC with another reason.`,
     'Use a facilitator without a minimum. Otherwise short texts can be paid only from prepaid balances.',
   );
 }

@@ -19,15 +19,15 @@ import { refusesLowestPrice } from './lowest-price.ts';
 
 /** Tests each upstream of each model alone, because failover would hide a broken one. */
 export function speechChecks({ config: { speech, catalog }, speaks }: DoctorOptions): readonly Check[] {
-  if (!speech) return off(['upstream'], 'Not checked: SPEECH_BASE_URL is unset, so speech returns 503.');
-  if (!speaks) return off(['upstream'], 'Not checked, because of --no-speak.');
+  if (!speech) return off(['upstream'], 'Speech is off, because SPEECH_BASE_URL is unset. Set it to turn speech on.');
+  if (!speaks) return off(['upstream'], '--no-speak leaves this check out.');
   const servers = new Map(serversOf(speech).map((server) => [server.name, server]));
   return catalog.models.flatMap((model) =>
     model.upstreams.flatMap((upstream) => {
       const server = servers.get(upstream.name);
       if (!server) return [];
       const run = () => {
-        if (!model.available) return skipped('Not checked: CATALOG_FILE says that the model is not available.');
+        if (!model.available) return skipped('CATALOG_FILE marks the model as not available, so no action is needed.');
         const { upstreamVoice } = model.defaultVoice;
         const voice = upstream.voices.get(upstreamVoice) ?? upstreamVoice;
         const provider = openAiCompatible({ ...server, firstByteTimeoutMs: speech.timeoutMs });
@@ -70,7 +70,7 @@ async function speaksModel(
 
 export function cardChecks({ config: { card, baseUrl } }: DoctorOptions): readonly Check[] {
   const names = ['card-key', 'card-mode', 'card-permissions', 'card-webhook'];
-  if (!card) return off(names, 'Not checked: STRIPE_SECRET_KEY is unset, so card credits return 503.');
+  if (!card) return off(names, 'Card credits are off, because STRIPE_SECRET_KEY is unset. Set it to turn them on.');
   const probe = new KeyProbe(card.secretKey, card.apiBase);
   return [
     { name: 'card-key', run: () => keyWorks(probe) },
@@ -105,13 +105,13 @@ async function isOfItsMode(db: Database, { livemode }: CardConfig): Promise<Find
     return ok(`STRIPE_SECRET_KEY is a ${mode(livemode)} key, like the first key of this database.`);
   return fault(
     `STRIPE_SECRET_KEY is a ${mode(livemode)} key, but this database was first used with a ${mode(first)} key.`,
-    'Set it to a key of that mode, or use another database. A key sees only the accounts of its own mode.',
+    `Set STRIPE_SECRET_KEY to a ${mode(first)} key, or use another database. A key sees only the accounts of its own mode.`,
   );
 }
 
 async function mayDoItsWork(probe: KeyProbe): Promise<Finding> {
   if ((await probe.works()).outcome !== 'works')
-    return skipped('Not checked: STRIPE_SECRET_KEY does not work. See the check "card-key".');
+    return skipped('STRIPE_SECRET_KEY does not work: fix what the check "card-key" says, then run doctor again.');
   const { missing, unanswered } = await probe.permissions();
   if (missing.length > 0) {
     const fix = 'Add these permissions to the restricted key in the dashboard of the card processor.';
@@ -133,7 +133,7 @@ async function sendsEvents(probe: KeyProbe, url: string): Promise<Finding> {
   const endpoints = await probe.endpoints();
   if (typeof endpoints === 'string') {
     return skipped(
-      `Not checked: STRIPE_SECRET_KEY can't list webhook endpoints (${endpoints}). Check ${url} in the processor's dashboard.`,
+      `STRIPE_SECRET_KEY can't list webhook endpoints (${endpoints}). Check in the processor's dashboard that ${url} is enabled.`,
     );
   }
   const ours = endpoints.filter((endpoint) => endpoint.url === url);
@@ -158,7 +158,7 @@ const NOBODY = '0x0000000000000000000000000000000000000001';
 
 /** Many facilitators serve `/supported` to everybody and check the credential only at `/verify`, so this calls both. */
 export function facilitatorChecks({ config: { x402, catalog } }: DoctorOptions): readonly Check[] {
-  if (!x402) return off(['facilitator'], 'Not checked: X402_PAY_TO is unset, so x402 returns 503.');
+  if (!x402) return off(['facilitator'], 'USDC payment is off, because X402_PAY_TO is unset. Set it to turn it on.');
   return x402.facilitators.map((facilitator) => ({
     name: 'facilitator',
     ...(x402.facilitators.length > 1 && { about: new URL(facilitator.url).host }),
@@ -254,7 +254,8 @@ function unpayable({ asset, payees }: X402Config) {
 const MAIL_ANSWER_MS = 10_000;
 
 export function mailChecks({ config: { feedback } }: DoctorOptions): readonly Check[] {
-  if (!feedback?.mail) return off(['mail'], 'Not checked: SMTP_URL is unset, so feedback is stored but not mailed.');
+  if (!feedback) return off(['mail'], 'Feedback is off, because FEEDBACK_SECRET is unset. Set it to turn feedback on.');
+  if (!feedback.mail) return off(['mail'], 'Feedback is not mailed, because SMTP_URL is unset. Set it to get mail.');
   const { mail } = feedback;
   return [{ name: 'mail', run: () => takesMail(mail) }];
 }

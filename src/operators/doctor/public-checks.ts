@@ -43,7 +43,7 @@ function proxiesOnce(context: DoctorContext): Promise<Finding> {
 async function behindBaseUrl(context: DoctorContext, examine: (config: Config) => Promise<Finding>): Promise<Finding> {
   const { state } = await answersOnce(context);
   return state === 'fault'
-    ? skipped('Not checked: BASE_URL does not work. See the check "base-url".')
+    ? skipped('BASE_URL does not work: fix what the check "base-url" says, then run doctor again.')
     : examine(context.config);
 }
 
@@ -80,11 +80,11 @@ async function answers({ config, isSandbox }: DoctorContext): Promise<Finding> {
 
 /** Only this service has metadata signed by our key, or quotes signed by our secret. */
 async function isThisOne(config: Config): Promise<Finding> {
-  if (!config.x402) return skipped("X402_PAY_TO is unset, so doctor can't check that BASE_URL leads to this service.");
+  if (!config.x402) return skipped('X402_PAY_TO is unset, so no signature proves it. Check BASE_URL yourself.');
   if (config.signingKeys) return showsOurMetadata(config, currentKey(config.signingKeys).keyId);
   if (config.quotes) return makesOurQuotes(config, new Quotes(config.quotes.secrets, 1));
   return skipped(
-    "SIGNING_KEYS_FILE and QUOTE_SECRET are unset, so doctor can't check that BASE_URL leads to this service.",
+    'SIGNING_KEYS_FILE and QUOTE_SECRET are unset, so no signature proves it. Set one, or check BASE_URL yourself.',
   );
 }
 
@@ -92,7 +92,7 @@ async function showsOurMetadata(config: Config, keyId: string): Promise<Finding>
   const answers = await askAll(config, 'getServiceMetadata');
   const fix = 'Give all processes of the service the same settings, and restart those with other settings.';
   const down = answers.find(({ status, json }) => status >= 500 && missingSetting(json) === undefined);
-  if (down) return skipped(`Not checked: BASE_URL returned no metadata (status ${down.status}). Other checks say why.`);
+  if (down) return skipped(`BASE_URL returned no metadata (status ${down.status}). Fix the other faults first.`);
   const lacking = answers.map(({ json }) => missingSetting(json)).find((setting) => setting !== undefined);
   if (lacking !== undefined) return fault(`The service at BASE_URL runs without ${lacking}, which is set here.`, fix);
   const foreign = answers.filter(({ json }) => !isSignedBy(json, config.signingKeys ?? []));
@@ -140,10 +140,10 @@ const OTHER_LOOPBACK = '127.9.9.9';
 /** The operators' listener counts the requests that came through a proxy. */
 async function proxiesAreBelieved(config: Config): Promise<Finding> {
   const { adminPort, trustProxy } = config;
-  if (adminPort === undefined) return skipped('Not checked: ADMIN_PORT is unset, and this check needs its metrics.');
+  if (adminPort === undefined) return skipped('This check needs the metrics at ADMIN_PORT. Set it to a free port.');
   try {
     const before = await readCounts(config, adminPort);
-    if (!before) return skipped('Not checked: the server at ADMIN_PORT does not return the metrics of this release.');
+    if (!before) return skipped('ADMIN_PORT returns no metrics of this release. Correct it, or start this release.');
     for (let asked = 0; asked < HEALTH_REQUESTS; asked++) await ask(config, 'getHealth');
     const after = (await readCounts(config, adminPort)) ?? { trusted: 0, untrusted: 0, nameless: 0 };
     if (after.nameless > before.nameless) {
@@ -163,10 +163,10 @@ async function proxiesAreBelieved(config: Config): Promise<Finding> {
     if (trustProxy.length === 0) return ok('No proxy forwards client addresses, and TRUST_PROXY is unset.');
   } catch (error) {
     if (!(error instanceof NoAnswer)) throw error;
-    return skipped(`Not checked: the service or its ADMIN_PORT did not answer: ${error.message}. Run doctor again.`);
+    return skipped(`The service or its ADMIN_PORT did not answer: ${error.message}. Start it, and run doctor again.`);
   }
   return warning(
-    'Requests to BASE_URL reached this process without X-Forwarded-For from a proxy that TRUST_PROXY includes.',
+    'TRUST_PROXY names a proxy, but test requests to BASE_URL did not reach this process through it with X-Forwarded-For.',
     'Configure the proxy to send X-Forwarded-For, or unset TRUST_PROXY. With several replicas, run doctor on each.',
   );
 }
@@ -201,11 +201,11 @@ async function forgedAreRefused(config: Config): Promise<Finding> {
     const own = await ask(config, 'getJobAudio');
     const left = remaining(own);
     if (left === undefined || own.status === 429)
-      return skipped(
-        'Not checked: the rate limit of this machine is used up or unknown. Repeat the check in a minute.',
-      );
+      return skipped('The rate limit of this machine is used up or unknown. Run doctor again in a minute.');
     if (own.localAddress !== undefined && compile([...config.trustProxy])(own.localAddress, 0)) {
-      return skipped('Not checked: TRUST_PROXY trusts this machine. Run doctor on another machine.');
+      return skipped(
+        'TRUST_PROXY trusts this machine, so the test would prove nothing. Run doctor on another machine.',
+      );
     }
     const network = randomBytes(2).toString('hex');
     const forged = await ask(config, 'getJobAudio', { 'x-forwarded-for': `2001:db8:${network}::1` });
@@ -215,9 +215,7 @@ async function forgedAreRefused(config: Config): Promise<Finding> {
     if (!isNew) return ok('The service ignores a forged address in X-Forwarded-For, as it should.');
   } catch (error) {
     if (!(error instanceof NoAnswer)) throw error;
-    return skipped(
-      `Not checked whether callers can forge their address: BASE_URL did not answer: ${error.message}. Run doctor again.`,
-    );
+    return skipped(`BASE_URL did not answer (${error.message}). Run doctor again.`);
   }
   return fault('The service trusts a forged address in X-Forwarded-For: callers can avoid rate limits.', fix);
 }

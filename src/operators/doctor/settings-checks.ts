@@ -21,11 +21,11 @@ export const SIGNING_KEY_CHECKS: readonly Check[] = [
   { name: 'signing-keys', run: judgeTime },
   { name: 'signing-keys-file', run: isPrivate },
 ];
-const KEYS_ARE_OFF = skipped('Not checked: SIGNING_KEYS_FILE is unset, so metadata returns 503.');
+const KEYS_ARE_OFF = skipped('Signed metadata is off, because SIGNING_KEYS_FILE is unset. Set it to turn metadata on.');
 
 function areMeant({ misspelt }: DoctorContext): Finding {
   if (misspelt.length === 0) return ok('All settings have known names.');
-  const named = misspelt.map(({ name, meant }) => `${name} (${meant}?)`).join(', ');
+  const named = misspelt.map(({ name, meant }) => `${name} (did you mean ${meant}?)`).join(', ');
   return warning(`Unknown settings: ${named}.`, 'Correct the names of these settings, or unset them.');
 }
 
@@ -34,7 +34,7 @@ async function areEnough(maxConnections: number): Promise<Finding> {
   const limits = await readFile('/proc/self/limits', 'utf8').catch(() => '');
   const limit = Number(/^Max open files +(\d+)/m.exec(limits)?.[1]);
   if (!Number.isSafeInteger(limit))
-    return skipped('Not checked: this system does not report how many files a process may open.');
+    return skipped('This system does not report how many files a process may open. Check its limit yourself.');
   if (limit >= maxConnections + OTHER_FILES) return ok(`A process may open ${limit} files.`);
   const fix = `Raise the limit (ulimit -n, LimitNOFILE), or set MAX_CONNECTIONS below ${Math.max(limit - OTHER_FILES, 1)}.`;
   return fault(`A process may open ${limit} files, but MAX_CONNECTIONS is ${maxConnections}, which needs more.`, fix);

@@ -94,7 +94,7 @@ async function roomOf(folder: string): Promise<Room> {
 
 export function judgeRoom({ freeBytes, totalBytes }: Room): Finding {
   const fix = 'Free space on the disk, lower AUDIO_RETENTION_SECONDS, or set AUDIO_STORE to a bucket (s3://…).';
-  const space = `${gib(freeBytes)} of ${gib(totalBytes)} are free on this disk`;
+  const space = `${gib(freeBytes)} of ${gib(totalBytes)} are free on the disk of the stored audio`;
   if (freeBytes < FAULT_BYTES) return fault(`${space}.`, fix);
   if (freeBytes < WARNING_BYTES || freeBytes < totalBytes * WARNING_SHARE) return warning(`${space}.`, fix);
   return ok(`${space}.`);

@@ -30,7 +30,7 @@ test('checks are reported in order, and skipped checks do not run', async (t) =>
   ];
   t.strictSame(await told(checks, ['two']), [
     { name: 'one', state: 'ok', message: 'late' },
-    { name: 'two', state: 'skipped', message: 'Not checked, because of --skip.' },
+    { name: 'two', state: 'skipped', message: 'Not checked. --skip leaves this check out.' },
     { name: 'three', about: 'it', state: 'ok', message: 'early' },
   ]);
 });

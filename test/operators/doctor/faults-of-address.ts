@@ -53,7 +53,11 @@ export const FAULTS_OF_ADDRESS: Cases = {
     }),
   },
   'a TRUST_PROXY without a proxy': {
-    finds: ['warning', 'proxies', /^Requests to BASE_URL reached this process without X-Forwarded-For/],
+    finds: [
+      'warning',
+      'proxies',
+      /^TRUST_PROXY names a proxy, but test requests to BASE_URL did not reach this process through it/,
+    ],
     make: () => ({ all: { TRUST_PROXY: '10.0.0.0/8' } }),
   },
   'a TRUST_PROXY that is too wide': {

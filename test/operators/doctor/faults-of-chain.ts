@@ -57,7 +57,7 @@ export const FAULTS_OF_CHAIN: Cases = {
     make: changing('node', { falsehood: narrow(400, { status: 400 }) }),
   },
   'a missing asset': {
-    finds: ['fault', 'asset', /names no contract: there is none at/],
+    finds: ['fault', 'asset', /names no contract: eip155:\d+ has none at/],
     make: async ({ unused }, t) => ({
       all: { X402_ASSET: '0x00000000000000000000000000000000000000f1', DATABASE_URL: (await unused(t)).url },
     }),

@@ -46,7 +46,7 @@ export const FAULTS_OF_DATABASE: Cases = {
     },
   },
   'commits that do not wait for the disk': {
-    finds: ['warning', 'session', /: synchronous_commit is off\.$/],
+    finds: ['warning', 'session', /: synchronous_commit is off\. The service overrides/],
     make: untilTheEnd(
       'alter role speechgate_app set synchronous_commit = off',
       'alter role speechgate_app reset synchronous_commit',
@@ -56,7 +56,7 @@ export const FAULTS_OF_DATABASE: Cases = {
     finds: [
       'warning',
       'session',
-      /DateStyle is German.*; array_nulls is off; search_path is elsewhere; DATABASE_URL has statement_timeout; DATABASE_URL has options\.$/,
+      /DateStyle is German.*; array_nulls is off; search_path is elsewhere; DATABASE_URL has statement_timeout; DATABASE_URL has options\. The service overrides/,
     ],
     make: async (scene, t) => {
       const reset = ['array_nulls', 'datestyle', 'search_path'].map(
@@ -143,7 +143,7 @@ export const FAULTS_OF_DATABASE: Cases = {
     make: ({ ownerUrl }) => ({ own: { DATABASE_URL: ownerUrl } }),
   },
   'a database of another network': {
-    finds: ['fault', 'money', /belongs to eip155:84532/],
+    finds: ['fault', 'money', /on eip155:84532, but/],
     make: async ({ unused }, t) => {
       const { ownerUrl, url } = await unused(t);
       const db = openDatabase(ownerUrl, { maxConnections: 1 });

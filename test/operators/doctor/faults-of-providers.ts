@@ -143,7 +143,7 @@ export const FAULTS_OF_PROVIDERS: Cases = {
     finds: [
       'fault',
       'facilitator',
-      /refuses the lowest price, 0\.000018 USDC, for another reason than 1 USDC \(invalid_payload\)/,
+      /refuses a test payment of the lowest price, 0\.000018 USDC, with the reason invalid_payload, and/,
     ],
     make: verifying(async (incoming, response) => {
       const { paymentRequirements } = (await json(incoming)) as { paymentRequirements: { amount: string } };

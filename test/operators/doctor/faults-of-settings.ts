@@ -8,7 +8,7 @@ import { OTHER_MACHINE } from './scene.ts';
 /** What is wrong with the settings by themselves. */
 export const FAULTS_OF_SETTINGS: Cases = {
   'a misspelt setting': {
-    finds: ['warning', 'settings', /QUOTE_SECRETS \(QUOTE_SECRET\?\)/],
+    finds: ['warning', 'settings', /QUOTE_SECRETS \(did you mean QUOTE_SECRET\?\)/],
     make: () => ({ own: { QUOTE_SECRETS: 'x' } }),
   },
   'fewer file descriptors than connections': {
