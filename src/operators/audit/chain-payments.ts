@@ -8,7 +8,8 @@ import type { Chain, TransferClaim } from '../../payments/x402/chain.ts';
 import type { Hex } from '../../payments/x402/envelope.ts';
 import { auditOutside, type Comparison, type OutsideAudit, type Progress, pagesById } from './outside.ts';
 
-const SETTLED_IS_TRANSFERRED = 'each settled payment names a transaction on the chain that makes exactly this transfer';
+const SETTLED_IS_TRANSFERRED =
+  'each settled payment names a transaction on the chain that transfers its amount from its payer to its payee';
 const UNSETTLED_IS_UNUSED = 'no refused or failed payment was paid on the chain';
 const DOUBT_ENDS = 'no payment has an unclear outcome long after its authorization expired';
 export const PAYMENT_RULES = [SETTLED_IS_TRANSFERRED, UNSETTLED_IS_UNUSED, DOUBT_ENDS];
@@ -47,7 +48,7 @@ export function auditPayments(db: Database, chain: Chain, asset: Asset, progress
     }
     if (elsewhere === 0) return [];
     return [
-      `Payments that use another network or asset than ${asset.network} ${asset.address} were not compared: ${elsewhere}.`,
+      `Payments that use another network or asset than ${asset.network} ${asset.address} were not compared: ${elsewhere}. To compare them, set X402_NETWORK and X402_ASSET to theirs.`,
     ];
   });
 }
@@ -55,7 +56,7 @@ export function auditPayments(db: Database, chain: Chain, asset: Asset, progress
 async function compareSettled(chain: Chain, row: Row, { add }: Comparison): Promise<void> {
   const proof = await chain.prove(claimOf(row), row.transaction_hash as Hex);
   const faults: string[] = [];
-  if (!proof) faults.push('the transaction does not make this transfer');
+  if (!proof) faults.push('the transaction on the chain does not contain the transfer of this payment');
   if (transactionIn(row.receipt) !== row.transaction_hash) faults.push('the stored receipt names another transaction');
   if (faults.length > 0) add(SETTLED_IS_TRANSFERRED, shown(row, faults.join(', ')));
 }

@@ -53,7 +53,7 @@ async function loadExternal(settings: NodeJS.ProcessEnv) {
 
 async function newSeal(context: CommandContext, db: Database): Promise<string> {
   const upTo = await newestSealable(db);
-  if (upTo === undefined) return 'No seal was made: the ledger has no transfer that can be sealed yet.';
+  if (upTo === undefined) return 'No seal was made: the ledger has no final transfer yet. Make a seal later.';
   const { hash } = await sealUpTo(db, upTo, progress(context, 'transfers'));
   return `seal ${upTo}:${hash}`;
 }

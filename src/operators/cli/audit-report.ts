@@ -53,7 +53,9 @@ export class AuditReport {
       this.#console.log('Ids of accounts and sessions are shortened. Use --secrets to print them whole.');
     }
     if (this.#isBroken) {
-      this.#console.log('Change nothing yet: keep these rows and follow AuditBroken in docs/runbook.md.');
+      this.#console.log(
+        'BROKEN: data was changed or lost, or the service has a fault. Keep these rows, change nothing yet, and follow AuditBroken in docs/runbook.md.',
+      );
     }
   }
 

@@ -124,7 +124,7 @@ function outsideLines(who: string, outside: Outside): string[] {
     `  difference   ${formatUsd(outsideMicroUsd - ledgerMicroUsd)}`,
     ...differences.map(
       ({ what, id, microUsd, because }) =>
-        `  ${formatUsd(microUsd)}  ${what} ${printable(id)}: ${because ?? 'NOT EXPLAINED: the ledger and the other side have different amounts. Look up this id in both'}`,
+        `  ${formatUsd(microUsd)}  ${what} ${printable(id)}: ${because ?? 'NOT EXPLAINED: the ledger and the other side have different amounts. Run speechgate admin audit --external, and look up this id in both'}`,
     ),
     ...Object.entries(apartMicroUsd).map(
       ([name, microUsd]) => `  not compared: ${printable(name)} ${formatUsd(microUsd)}`,

@@ -67,7 +67,7 @@ export async function compareProcessor(db: Database, processor: Processor, perio
     putApart('fees', -BigInt(entry.feeCents) * MICRO_USD_PER_CENT);
     putApart('tax', BigInt(entry.amountCents - cents) * MICRO_USD_PER_CENT);
     if (what && id) add(outside, { what, id, microUsd, at: entry.at });
-    else putApart(what ? 'of others' : entry.category, microUsd);
+    else putApart(what ? 'payments to other services' : entry.category, microUsd);
   }
   const ledger = await bookedIn(db, period);
   const differences: Difference[] = [];
