@@ -16,7 +16,8 @@ import {
 } from './command.ts';
 
 const USAGE = `speechgate admin payments
-Lists USDC payments without a clear outcome, and looks them up on the chain.
+Lists USDC payments without a clear outcome, and looks them up on the chain. Changes nothing: the reconcilers complete these
+payments by themselves, or at once with speechgate admin reconcile.
   --json           prints a JSON array`;
 const CONCURRENCY = 8;
 const HEADS = ['id', 'at', 'age', 'state', 'purpose', 'USD', 'payer', 'transaction', 'chain'];
@@ -79,7 +80,7 @@ async function ask(
   if (network !== asked.asset.network || asset !== asked.asset.address.toLowerCase())
     return {
       outcome: 'unanswered',
-      reason: `the payment used ${asset} on ${network}. To look it up, set X402_ASSET, X402_NETWORK and X402_RPC_URL to these`,
+      reason: `the payment used the token ${asset} on ${network}. To look it up, set X402_ASSET and X402_NETWORK to these, and X402_RPC_URL to a node of that network`,
     };
   return findEvidence(asked.chain, payment);
 }
@@ -111,16 +112,16 @@ function describe(evidence: ChainEvidence, { claim }: ListedPayment): string {
   switch (evidence.outcome) {
     case 'paid': {
       const { transaction, block, isConfirmed } = evidence;
-      return `paid by ${transaction} in block ${block}, ${isConfirmed ? 'confirmed' : 'not confirmed yet'}`;
+      return `paid by ${transaction} in block ${block}, ${isConfirmed ? 'confirmed' : 'not confirmed yet'}: a reconciler books it`;
     }
     case 'used_otherwise':
       return 'not paid: the payer used the authorization for another transfer, or cancelled it';
     case 'used':
-      return 'not clear yet: the authorization was used, but its transaction was not found yet';
+      return 'not clear yet: the authorization was used, but its transaction was not found. Look again in some minutes';
     case 'expired':
       return 'not paid: the authorization expired before it was used';
     case 'expiring':
-      return `not clear yet: the authorization expired unused at ${validBefore}, but the chain is not final at that time yet`;
+      return `not clear yet: the authorization expired unused at ${validBefore}, but blocks after that time are not final yet`;
     case 'usable':
       return `not paid yet: the authorization can be used until ${validBefore}`;
     case 'unanswered':

@@ -22,8 +22,8 @@ const USAGE = `speechgate admin reconcile
 Runs each reconciler once. With --since it also finds payments that are missing in a restored database.
   --since TIME            the time that the database was restored to, such as 2026-11-23T04:00:00Z
   --book                  with --since: books each transfer whose amount has only one possible purpose
-  --deposit TX[:LOG]      with --since: books this transfer as a deposit of its payer; can be repeated
-  --speech TX[:LOG]       with --since: books this transfer as payment for speech; can be repeated
+  --deposit TX[:LOG]      with --since: books the transfer in this transaction (and log entry) as a deposit; can be repeated
+  --speech TX[:LOG]       with --since: books it as a payment for speech; can be repeated
   --json                  with --since: prints one JSON object`;
 
 const TRANSFER = /^(0x[0-9a-fA-F]{64})(?::(\d{1,7}))?$/;

@@ -67,7 +67,7 @@ export async function reconcileSince(context: CommandContext, parts: Parts, opti
     if (!(error instanceof RpcError) && !isDatabaseFault(error)) throw error;
     const reason = error instanceof RpcError ? error.message : `The database failed: ${printable(reasonOf(error))}.`;
     throw new ExitError(
-      `${reason}\nTransfers that were already booked stay booked. Run the command again.`,
+      `${reason}\nTransfers that were already booked stay booked. Run the command again; it books none twice.`,
       EXIT_UNANSWERED,
     );
   }
@@ -88,7 +88,7 @@ async function run(
   if (stray) {
     const place = stray.logIndex === undefined ? stray.transaction : `${stray.transaction}:${stray.logIndex}`;
     throw new UsageError(
-      `${place} contains no authorized transfer to a payee after --since. Nothing was booked: correct the transaction.`,
+      `${place} contains no authorized transfer to a payee after --since. Nothing was booked: correct the transaction hash.`,
     );
   }
   const undecided: AuthorizedTransfer[] = [];
@@ -116,7 +116,7 @@ async function run(
       ? [jsonOf(results, found, config)]
       : [
           ...turnLines(results, config),
-          ...(exitCode !== 0 ? ['A reconciler FAILED. Fix its error first, then run this command again.'] : []),
+          ...(exitCode !== 0 ? ['A reconciler FAILED. Fix its error above first, then run this command again.'] : []),
           ...foundLines(found, config),
         ],
   );
@@ -159,7 +159,7 @@ function foundLines({ booked, received, undecided, failed }: Found, { catalog }:
     lines.push(
       `\nTransfers to the payees on the chain that belong to settled payments: ${known.length}`,
       ...transferLines(
-        `Transfers whose payment is not settled yet, or has another amount or payee than the transfer: ${open.length}`,
+        `Transfers whose payment is not settled yet, or has another amount or payee than the transfer (run speechgate admin payments): ${open.length}`,
         open,
       ),
       ...transferLines(`Transfers without an authorization, which do not pay this service: ${others.length}`, others),
@@ -174,7 +174,7 @@ function foundLines({ booked, received, undecided, failed }: Found, { catalog }:
 function failedLines(failed: readonly FailedTransfer[]): string[] {
   if (failed.length === 0) return [];
   return [
-    `FAILED: transfers that could not be booked: ${failed.length}. Fix the cause, then run this command again.`,
+    `FAILED: transfers that could not be booked: ${failed.length}. Fix the cause at the end of each line, then run this command again.`,
     ...failed.map(({ transfer, error }) => printable(`${placeOf(transfer)} ${reasonOf(error)}`)),
   ];
 }
