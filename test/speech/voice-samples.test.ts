@@ -140,7 +140,7 @@ test('without the audio store a sample is 503, and the catalog is listed', async
     [made.code, made.err],
     [
       1,
-      'The audio store is not available. Check AUDIO_STORE, then run the command again; finished samples are kept.\n',
+      'The audio store is not available. The check audio-store of speechgate admin doctor says what to fix. Then run this command again; finished samples are kept.\n',
     ],
   );
 });

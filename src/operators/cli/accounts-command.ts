@@ -21,7 +21,7 @@ const actions: Readonly<Record<string, { readonly about: string; readonly load: 
     load: async () => (await import('./accounts/change.ts')).freezeCommand,
   },
   unfreeze: {
-    about: 'allows spending again',
+    about: 'allows spending from a frozen account again',
     load: async () => (await import('./accounts/change.ts')).unfreezeCommand,
   },
   adjust: {

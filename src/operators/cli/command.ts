@@ -2,7 +2,7 @@ import type { Writable } from 'node:stream';
 import type { Config } from '../../config/config.ts';
 import { SettingsReader } from '../../config/settings-reader.ts';
 import { type Database, openDatabase } from '../../db/database.ts';
-import { connectionFix, faultOf, isDatabaseFault, isNotSetUp, isRefused } from '../../db/database-errors.ts';
+import { connectionFix, faultOf, isDatabaseFault, isNotSetUp, isRefused, rightsFix } from '../../db/database-errors.ts';
 import {
   type Arguments,
   EXIT_CONFIG,
@@ -79,7 +79,7 @@ export async function commandSettings({ env, console }: CommandContext): Promise
     throw invalidSettings(error.message);
   });
   if (!sandbox) {
-    console.error(`No sandbox runs in ${dataDir}, so its database can't be used.`);
+    console.error(`No sandbox runs in ${dataDir}. If one did, this command would use its database.`);
     return env;
   }
   console.error(`DATABASE_URL is not set. This uses the sandbox in ${dataDir}.`);
@@ -133,7 +133,10 @@ export async function withDatabase(
 export function databaseFailure({ env }: CommandContext, what: string, error: unknown): unknown {
   if (!isDatabaseFault(error)) return error;
   const isSandbox = !(env.DATABASE_URL?.trim() || env.DATABASE_URL_FILE?.trim());
-  const fix = isNotSetUp(error) && !isRefused(error) ? 'Run npm run migrate.' : connectionFix(error as Error);
+  const fix =
+    isNotSetUp(error) && !isRefused(error)
+      ? (rightsFix(error) ?? 'Run npm run migrate.')
+      : connectionFix(error as Error);
   const wayOut = isSandbox ? 'Check that the sandbox still runs.' : fix;
   return new ExitError(`${what}: ${printable(String(faultOf(error as Error)))}. ${wayOut}`, EXIT_UNANSWERED);
 }

@@ -13,8 +13,8 @@ const WORDS = { ok: 'ok', warning: 'warning', fault: 'FAULT', skipped: 'skipped'
 const USAGE = `speechgate admin doctor
 Checks the settings and the services that they name, and prints a line for each check. Exits with 1 if there is a fault.
   --json           prints one JSON array
-  --no-speak       does not request speech from the models
-  --skip CHECK     skips a check; can be repeated`;
+  --no-speak       requests no speech from your speech servers, which may charge for it
+  --skip CHECK     skips the check of this name in the second column; can be repeated`;
 
 export const doctorCommand = defineCommand({
   usage: USAGE,

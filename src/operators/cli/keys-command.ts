@@ -21,7 +21,7 @@ of its publicKeyJwk. The caller can trust the key if the thumbprint equals the f
 const USAGE = `speechgate admin keys [--show [--json]]
 Creates the keys in SIGNING_KEYS_FILE, or rotates them.
   --show           only prints them
-  --json           prints the public keys in the form that callers pass to --trust`;
+  --json           with --show: prints the public keys in the form that callers pass to --trust`;
 
 export const keysCommand = defineCommand({
   usage: USAGE,
@@ -58,12 +58,14 @@ async function rotate(file: string): Promise<string[]> {
   const rotated = `${JSON.stringify(keys, null, 2)}\n`;
   parseSigningKeys(rotated, now);
   await replaceOwnFile(file, rotated);
-  return linesOf(`${text === undefined ? 'Made' : 'Rotated'} ${file}:`, rotated, now);
+  return linesOf(`${text === undefined ? 'Made' : 'Rotated'} ${file}. Restart the service to use it:`, rotated, now);
 }
 
 function messageOf(file: string, error: unknown): string {
   if (error instanceof ForeignFileError) return `${error.message} No key was changed.`;
-  return error instanceof SigningKeysError ? `${file} ${error.message}. ${error.fix}` : `${file}: ${error}`;
+  return error instanceof SigningKeysError
+    ? `${file} ${error.message}. ${error.fix}`
+    : `${file} can't be used: ${(error as Error).message.replace(/\.$/, '')}. No key was changed.`;
 }
 
 function readIfThere(path: string): Promise<string | undefined> {

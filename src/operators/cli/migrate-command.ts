@@ -30,7 +30,9 @@ export const migrateCommand = defineCommand({
       ),
       ...(hasGranted ? [`The database role ${role} has the rights that the service needs.`] : []),
       ...(named && !hasGranted && newer.length === 0
-        ? [`${role} of DATABASE_APP_ROLE got no rights: it does not exist, migrates itself, or is a superuser.`]
+        ? [
+            `${role} of DATABASE_APP_ROLE got no rights: it does not exist, is the role that migrates, or is a superuser. Create it, or name another role, and run the command again.`,
+          ]
         : []),
     ]);
     return 0;

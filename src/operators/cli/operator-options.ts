@@ -59,10 +59,10 @@ export const KEY_USAGE = `
 /** Prints the key, so that the operator can repeat a command that failed halfway. @throws UsageError */
 export function readKey({ console }: CommandContext, given: string | undefined): string {
   if (given !== undefined && !isUuid(given)) {
-    throw new UsageError('--key is not a UUID. Give the key that the interrupted run printed.');
+    throw new UsageError('--key is not a UUID, so nothing was changed. Give the key that the interrupted run printed.');
   }
   const key = given?.toLowerCase() ?? randomUUID();
-  console.error(`If this command is interrupted, run it again with --key ${key}`);
+  console.error(`If this command is interrupted, run it again with this option, to change nothing twice: --key ${key}`);
   return key;
 }
 

@@ -26,7 +26,8 @@ function changeCommand(
 ) {
   return defineCommand({
     usage: `speechgate admin ${command} FLOW… --reason TEXT
-  FLOW             ${FLOWS.join(', ')}; or all${ACTION_USAGE}
+  FLOW             ${FLOWS.join(', ')}; or all. Speech is paid by card credit (card), or in
+                   USDC at once (direct) or from a balance (prepaid)${ACTION_USAGE}
   --json           prints the changes as JSON`,
     options: { ...ACTION_OPTIONS, ...JSON_OPTION },
     words: ['FLOW'],
@@ -58,7 +59,8 @@ function changeCommand(
 }
 
 export const pausedCommand = defineCommand({
-  usage: 'speechgate admin paused\n  --json           prints a JSON array',
+  usage:
+    'speechgate admin paused\nLists the paused flows: since when, by whom and why.\n  --json           prints a JSON array',
   options: JSON_OPTION,
   run: async ({ json }, _words, context) =>
     withDatabase(context, { subject: 'The pauses' }, async (db) => {

@@ -32,7 +32,9 @@ export const samplesCommand = defineCommand({
       }
     } catch (error) {
       if (!(error instanceof StoreError)) throw error;
-      throw new ExitError(`${error.message} Check AUDIO_STORE, then run the command again; finished samples are kept.`);
+      throw new ExitError(
+        `${error.message} The check audio-store of speechgate admin doctor says what to fix. Then run this command again; finished samples are kept.`,
+      );
     } finally {
       await Promise.all([close(), store.close()]);
     }

@@ -76,7 +76,7 @@ const adjust = defineCommand({
       switch (result.outcome) {
         case 'adjusted': {
           const { debtPaidMicroUsd: paid } = result;
-          const debt = paid > 0n ? `; ${formatUsd(paid)} USD of the credit paid its debt` : '';
+          const debt = paid > 0n ? `; ${formatUsd(paid)} USD of the amount paid its debt` : '';
           return context.console.log(
             `${name} was adjusted and now has ${formatUsd(result.balanceMicroUsd)} USD${debt}`,
           );

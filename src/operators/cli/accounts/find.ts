@@ -28,12 +28,12 @@ import {
 
 const USAGE = `speechgate admin accounts find --email ADDRESS | --session ID | --payment-intent ID | --trace ID | --address 0x…
   --email ADDRESS           the buyer's email address; this asks the card processor
-  --session ID              the processor's checkout session
-  --payment-intent ID       the processor's payment, as on receipts
+  --session ID              the processor's id of the checkout session, such as cs_live_…
+  --payment-intent ID       the processor's id of the payment, such as pi_…
   --trace ID                the x-trace-id of a response
   --address 0x…             a wallet
   --secrets                 prints whole ids of accounts and sessions. Keep them secret: they allow spending
-  --json                    prints a JSON array`;
+  --json                    prints a JSON object`;
 
 const OPTIONS = {
   email: { type: 'string' },
@@ -74,7 +74,7 @@ export const findCommand = defineCommand({
       const shownPurchases = purchases.map((purchase) => shownPurchase(purchase, secrets));
       if (json) context.console.log(printableJson({ accounts: shownAccounts, purchases: shownPurchases }));
       else {
-        if (accounts.length === 0) context.console.error('No account matches this option.');
+        if (accounts.length === 0) context.console.error('No account matches this option. Check its value.');
         printLines(context, tableLines(shownAccounts.map(columnsOf)));
         printLines(context, purchases.length > 0 ? ['', ...tableLines(shownPurchases)] : []);
       }

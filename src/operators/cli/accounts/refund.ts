@@ -55,7 +55,9 @@ export const refundCommand = defineCommand({
     return withDatabase(context, look, async (db) => {
       const purchase = await findCreditedPurchase(db, named);
       if (!purchase) {
-        throw new ExitError('PURCHASE is not the id or session of a credited purchase. Nothing was refunded.');
+        throw new ExitError(
+          'PURCHASE is not the id or session of a credited purchase. Nothing was refunded: look it up with speechgate admin accounts find.',
+        );
       }
       const key = readKey(context, values.key);
       await confirm(context, await describe(db, purchase, amountCents), values.yes);
@@ -92,7 +94,7 @@ async function describe(
   const [name, has] = [shortenAccount(accountId), formatUsd(balance)];
   const purchase = `of purchase ${id} (${usd(bought.amountCents + bought.taxCents)} USD on ${creditedAt.toISOString().slice(0, 10)}) to its card`;
   if (amountCents === undefined)
-    return `This will refund all that is left ${purchase}. ${name} pays it from its ${has} USD, and will owe what is missing`;
+    return `This will refund all that is left ${purchase}. It is taken from the ${has} USD of ${name}; if that is too little, the rest becomes a debt of the account`;
   const left = balance - BigInt(creditPart(amountCents, bought)) * MICRO_USD_PER_CENT;
   const after = left < 0n ? `0.000000, and it will owe ${formatUsd(-left)} USD more` : formatUsd(left);
   return `This will refund ${usd(amountCents)} USD ${purchase}, from ${name}: balance ${has} -> ${after}`;
