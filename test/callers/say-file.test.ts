@@ -323,7 +323,8 @@ test('parts of several sampling rates are not joined, and stay', { skip: without
   const { code, err } = await callerCommand(env, ...say);
   t.equal(code, 1, err);
   const [, path = ''] =
-    /different sampling rates.* Delete (.+), and run the same command to buy that part again\.$/m.exec(err) ?? [];
+    /different sampling rates.* Delete (.+), and run the same command: it buys only that part again\.$/m.exec(err) ??
+    [];
   await rm(path);
   t.strictSame([(await callerCommand(env, ...say)).code, upstream.requests.length], [0, 4]);
   t.strictSame((await readdir(folder)).sort(), ['book.md', 'book.mp3']);
@@ -489,7 +490,7 @@ test('a file that cannot be spoken is refused with 2, and nothing is bought', as
     ['binary.txt', ['--out', out], /binary\.txt is not UTF-8 text\. Convert it to UTF-8 first\./],
     ['folder.txt', ['--out', out], /folder\.txt cannot be read \(EISDIR\)\./],
     ['empty.md', ['--out', out], /The text has only markup, code or emoji/],
-    ['word.txt', ['--out', out], /^The text has no space within 2000 characters, from: 7{40}\./],
+    ['word.txt', ['--out', out], /^The text has no space in the 2000 characters that begin with "7{40}"\./],
     ['a.txt', ['--out', '-'], /--out must name a file for the audio of .*a\.txt\./],
     ['a.txt', ['--play'], /--out must name a file/],
     ['a.txt', ['--out', out, '--chapters', 'marks'], /--chapters must be one of tags, files, not marks\./],

@@ -160,7 +160,7 @@ function checkAccess(
   if (address === undefined && !hosts.includes(host)) {
     throw new ApiError(
       { status: 421, type: 'permission_error', code: 'wrong_host' },
-      `The host header is not an address of this bridge. Send ${hosts.join(' or ')}. Nothing was bought.`,
+      `The host header is not an address of this bridge. Send the host ${hosts.join(' or ')}. Nothing was bought.`,
     );
   }
   const { origin } = headers;
@@ -183,7 +183,7 @@ function checkAccess(
   if (isForeign || site === 'cross-site' || site === 'same-site') {
     throw new ApiError(
       { status: 403, type: 'permission_error', code: 'cross_origin' },
-      'This web page may not use the bridge. Start the bridge with --allow-origin URL, or call it from a local program. Nothing was bought.',
+      'This web page may not use the bridge. Restart the bridge with --allow-origin and the origin of the page, or use a local program. Nothing was bought.',
     );
   }
   if (token !== null && !isSame(bearerOf(headers.authorization), token)) {

@@ -145,7 +145,7 @@ async function saveAudio(
   );
   return isSaved
     ? `Get the original audio with: speechgate resume ${id} --out FILE`
-    : 'The original audio could not be saved. Request mp3 or wav soon: after ten minutes, it is a new purchase.';
+    : 'The original audio could not be saved. Request the same text as mp3 or wav soon: for up to ten minutes, that is not charged again.';
 }
 
 function withCharge(error: ApiError, chargedMicroUsd: bigint, cause: unknown): ApiError {

@@ -15,7 +15,7 @@ const CLOSED = 'The budget is closed. Open it again with openFileBudget.';
 export class DamagedBudgetError extends Error {
   constructor(path: string, reason: string) {
     super(
-      `The budget file ${path} is not valid (${reason}). Restore it from a backup. Or move it away: then nothing counts as spent.`,
+      `The budget file ${path} is not valid (${reason}). Restore it from a backup. Or move it away: the caps then count from 0 again.`,
     );
     this.name = 'DamagedBudgetError';
   }
@@ -180,7 +180,7 @@ const withAmounts =
 
 function readAmount(text: unknown): bigint {
   if (typeof text === 'string' && /^-?\d+$/.test(text)) return BigInt(text);
-  throw new Error(`its amount ${text} is not a whole number of micro-USD`);
+  throw new Error(`the amount ${text} in it is not a whole number of micro-USD`);
 }
 
 function textOf(book: Book): string {

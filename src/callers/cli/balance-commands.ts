@@ -99,9 +99,9 @@ Set the caps with speechgate connect --max-per-call, --max-per-day and --max-tot
       output.done({ ...state, caps }, [
         `spent today     ${usd(spentTodayMicroUsd)}${of(perDayMicroUsd)}`,
         `spent in total  ${usd(spentMicroUsd)}${of(totalMicroUsd)}`,
-        `reserved        ${usd(reservedMicroUsd)}${reservedMicroUsd > 0n ? ` (${stillCharged(reservedUntil)}; see speechgate resume)` : ''}`,
-        `unconfirmed     ${usd(state.unconfirmedTodayMicroUsd)}${of(perDayMicroUsd)} today, ${usd(state.unconfirmedMicroUsd)}${of(totalMicroUsd)} in total (signed, but the service reports no charge)`,
-        `left            ${leftMicroUsd === null ? 'no limit' : `${usd(leftMicroUsd)} to pay by ${flowWord(flow)}`}`,
+        `reserved        ${usd(reservedMicroUsd)}${reservedMicroUsd > 0n ? ` (for purchases that ${stillCharged(reservedUntil)}; see speechgate resume)` : ''}`,
+        `unconfirmed     ${usd(state.unconfirmedTodayMicroUsd)}${of(perDayMicroUsd)} today, ${usd(state.unconfirmedMicroUsd)}${of(totalMicroUsd)} in total (signed payments that the service reports as not charged)`,
+        `left            ${leftMicroUsd === null ? 'no limit' : `${usd(leftMicroUsd)} can still be spent by ${flowWord(flow)}`}`,
         `per call        ${perCallMicroUsd === undefined ? 'no limit' : `at most ${usd(perCallMicroUsd)}`}`,
       ]);
     });

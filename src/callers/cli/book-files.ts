@@ -73,7 +73,7 @@ async function joinParts(chapters: readonly SpokenChapter[]) {
 }
 
 function cannotJoin(path: string): CommandError {
-  const remedy = `Delete ${path}, and run the same command to buy that part again.`;
+  const remedy = `Delete ${path}, and run the same command: it buys only that part again.`;
   const message = `The parts have different sampling rates, so they cannot be joined to one file. ${remedy}`;
   return new CommandError({ code: 'NOT_JOINABLE', exit: EXIT.failed, message });
 }

@@ -55,7 +55,7 @@ Programs must send a token as their API key. The bridge prints a new one at each
   --token-file FILE    reads the token from FILE; or set ${TOKEN}
   --no-token           accepts any API key: every user of this machine can spend
 Containers and web pages can use the bridge too, if you have set a token:
-  --host ADDRESS       listens there, such as on the address of a container network, instead of on 127.0.0.1; 0.0.0.0: on all
+  --host ADDRESS       listens on this address of the machine instead of on 127.0.0.1; 0.0.0.0 means all addresses
   --allow-origin URL   lets pages of this origin use the bridge, such as http://localhost:3000; may be repeated`,
   example: 'speechgate bridge --max-per-day 0.50',
   options: OPTIONS,
@@ -222,7 +222,7 @@ async function readToken(
   const variable = env[TOKEN]?.trim() || undefined;
   if (values['no-token']) {
     if (path === undefined && variable === undefined) return { value: null, isNew: false };
-    throw new UsageError(`--no-token conflicts with --token-file and ${TOKEN}. Use --no-token alone, or remove it.`);
+    throw new UsageError(`--no-token conflicts with --token-file and ${TOKEN}. Remove --no-token, or set no token.`);
   }
   if (path !== undefined) {
     const value = await readSecret(path, '--token-file', stdin);

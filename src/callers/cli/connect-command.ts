@@ -74,11 +74,11 @@ Sets the service and how to pay; without arguments it shows the settings. They a
   --wallet create  creates a wallet; --wallet FILE reads a private key from a file, - from standard input
   --account FILE   reads the id of a credit account from a file, - from standard input; speechgate top-up stores it for you
   --trust FILE     the service's public keys, received from its operator: a JWK Set
-  --fingerprint F  the fingerprint of its current key, instead of --trust
+  --fingerprint F  the fingerprint of the service's current key, instead of --trust
   --insecure       allows unencrypted http to this service, also on another machine
   --pay FLOW       the default payment: card, x402 or prepaid
   --max-per-call USD, --max-per-day USD, --max-total USD
-                   caps for all commands together; the word none removes one`,
+                   caps for all commands together; "none" instead of an amount removes the cap`,
   example: 'speechgate connect https://speech.example --wallet create --max-per-day 1',
   options: OPTIONS,
   maxWords: 1,

@@ -34,8 +34,8 @@ export class CommandError extends Error {
 
 const OPTIONS: Readonly<Record<string, string>> = {
   text: 'The text',
-  model: '--model (speechgate models lists them)',
-  voice: '--voice (speechgate voices lists them)',
+  model: '--model (see speechgate models)',
+  voice: '--voice (see speechgate voices)',
   speed: '--speed',
   amountMicroUsd: 'AMOUNT',
   message: 'The message',

@@ -17,8 +17,8 @@ import { homePath } from './settings-folder.ts';
 /** Standard output is reserved for the protocol. */
 export const mcpCommand = defineCommand({
   usage: `speechgate mcp --folder FOLDER
-An MCP server on standard input and output that gives an agent a voice and a budget. The agent's program starts it. Its
-tools are list_voices, quote, speak and balance.
+An MCP server on standard input and output: an agent buys speech through it, within your caps. The agent's program starts
+the server. Its tools are list_voices, quote, speak and balance.
 
   --folder FOLDER  the only folder that audio is written to, absolute or with ~/; it must exist
   --pay FLOW       card, x402 or prepaid; default: as set by speechgate connect
@@ -78,7 +78,7 @@ async function openFolder(path: string | undefined): Promise<SpeechFolder> {
   return SpeechFolder.open(resolved).catch((error) => {
     if (error instanceof ForeignFileError) {
       throw new UsageError(
-        `--folder ${resolved} belongs to another user, or is reached by another user's link. Name a folder of your own. Nothing was written.`,
+        `--folder ${resolved} belongs to another user, or a symbolic link of another user leads to it. Name a folder of your own. Nothing was written.`,
       );
     }
     throw new UsageError(

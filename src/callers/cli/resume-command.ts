@@ -199,7 +199,7 @@ function notWrittenError({ pending: { identifier } }: SavedPurchase, error: unkn
   if (!(error instanceof UsageError) && (error as NodeJS.ErrnoException).code === undefined) throw error;
   const { message } = error as Error;
   const resume = `speechgate resume ${identifier} --out FILE`;
-  const line = `${identifier}: the audio was not written. ${message.replace(/\.$/, '')}. To get it without paying twice, run: ${resume}`;
+  const line = `${identifier}: the audio was not written. ${message.replace(/\.$/, '')}. To get the audio without paying twice, run: ${resume}`;
   return { outcome: 'not_written', identifier, message, resume, line };
 }
 

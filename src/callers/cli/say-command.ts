@@ -46,16 +46,16 @@ export const sayCommand = defineCommand({
   usage: `speechgate say TEXT|- --out FILE
 Speaks a text, pays for it, and writes the audio, usually MP3.
 A TEXT that ends in .txt, .md, .html or .epub names a file. It is spoken in parts, and its ending sets --clean.
-After Ctrl-C, run the same command again: it goes on, and pays for no part twice. Chapters are those of the book's contents,
-or of its headings.
+After Ctrl-C, run the same command again: it continues, and pays for no part twice. The chapters are those of the table of
+contents of an EPUB; in any other file, each heading begins a chapter.
 ${SPEECH_USAGE}
   --out FILE       the audio file, written completely or not at all; - writes to standard output
   --play           plays the audio with a player of this system
   --pay FLOW       card, x402 or prepaid; default: as set by speechgate connect
   --max USD        maximum price, such as 0.01, of a file with all its parts; at a higher price nothing is bought
   --dry-run        only prints what would be spoken, and its price
-  --chapters MODE  of a file: tags marks its chapters in one MP3; files writes one MP3 for each, such as book-01.mp3; default: tags
-  --captions       of a file: writes captions beside each MP3, such as book.vtt
+  --chapters MODE  for a file: "tags" marks the chapters in one MP3, "files" writes one MP3 per chapter, such as book-01.mp3; default: tags
+  --captions       for a file: writes captions beside each MP3, such as book.vtt
   --durable        card credit only: uses a job, whose audio can be fetched again after a lost response`,
   example: 'speechgate say "Hello world" --out hello.mp3 --play',
   options: OPTIONS,
@@ -120,7 +120,8 @@ ${SPEECH_USAGE}
       }
       for (const each of player ? played : []) {
         if (await play(player as Player, each, host.env)) continue;
-        const remedy = out === undefined ? 'It is lost; next time, use --out.' : `Play ${each} with another program.`;
+        const remedy =
+          out === undefined ? 'The audio is lost; next time, use --out.' : `Play ${each} with another program.`;
         output.note(`The player ${player?.[0]} failed to play the audio, for which you were charged. ${remedy}`);
       }
     } finally {

@@ -87,7 +87,7 @@ function splitChapter(text: string, maxCharacters: number): string[] {
   if (split.outcome === 'split') return split.parts.filter(hasWord).map((part) => part.trim());
   const place = text.slice(split.offset, split.offset + PLACE_CHARACTERS);
   throw new UsageError(
-    `The text has no space within ${maxCharacters} characters, from: ${place}. Put a space or a line break there. ${NOTHING_BOUGHT}`,
+    `The text has no space in the ${maxCharacters} characters that begin with "${place}". Put a space or a line break there. ${NOTHING_BOUGHT}`,
   );
 }
 

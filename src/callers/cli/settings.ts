@@ -173,13 +173,13 @@ export async function describeSettings(settings: Settings): Promise<{ document: 
     `service   ${baseUrl}`,
     `pays by   ${flowWord(flow)}`,
     `account   ${displayed ?? 'none (speechgate top-up buys credit)'}`,
-    `wallet    ${wallet ?? 'none (--wallet create creates one)'}`,
+    `wallet    ${wallet ?? 'none (create one with --wallet create)'}`,
     ...(walletAlsoAt.length === 0
       ? []
       : [
           `WARNING   this wallet is also set for ${walletAlsoAt.join(', ')}. Use a separate wallet for each service (--wallet FILE).`,
         ]),
-    ...(keys.length === 0 ? ['trusts    no key (--trust, --fingerprint)'] : []),
+    ...(keys.length === 0 ? ['trusts    no key (set one with --trust or --fingerprint)'] : []),
     ...keys.map(({ keyId, fingerprint }) => `trusts    ${keyId}, fingerprint ${fingerprint}`),
     `caps      ${usd(caps.perCallMicroUsd)} per call, ${usd(caps.perDayMicroUsd)} per day, ${usd(caps.totalMicroUsd)} in total`,
     `stored in ${folder}`,

@@ -62,7 +62,7 @@ const CAPS = {
   client: 'this program',
   day: 'today (UTC)',
   total: 'all purchases',
-  unconfirmed: 'signed payments without a charge',
+  unconfirmed: 'signed payments that the service reports as not charged',
 };
 
 /** A sentence on price and cap, for people; how to raise the cap differs by program. */
@@ -86,4 +86,4 @@ export function usedText(used: UsedCap, format: (microUsd: bigint) => string): s
 }
 
 export const stillCharged = (until: Date | null | undefined): string =>
-  `may still be charged${until ? `, signed ones until ${until.toISOString().replace(/\.\d+Z$/, 'Z')}` : ''}`;
+  `may still be charged${until ? `, those with a signature until ${until.toISOString().replace(/\.\d+Z$/, 'Z')}` : ''}`;

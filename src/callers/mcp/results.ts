@@ -51,7 +51,7 @@ function messageOf(error: unknown): string {
     const { identifier } = error.pending;
     return (
       `The outcome of the purchase ${identifier} is unknown. Call speak with {"resume": "${identifier}"}, which never pays ` +
-      'twice. Do not call it with the same text. You may have been charged, and the price stays reserved in the budget.'
+      'twice. The same text would be a new purchase. You may have been charged, and the price stays reserved in the budget.'
     );
   }
   if (error instanceof AudioLostError)

@@ -321,11 +321,11 @@ for (const kind of READ) {
 
 test('an unsupported kind of WAV is refused by name', async () => {
   for (const [kind, message] of [
-    [{ encoding: 'adpcm', bits: 4 }, /format 2 with 4 bits/],
-    [{ encoding: 'adpcm', bits: 4, isExtensible: true }, /format 2 with/],
-    [{ encoding: 'mulaw', bits: 8 }, /format 7 with 8 bits/],
-    [{ encoding: 'float', bits: 16, bytes: 4 }, /format 3 with 16 bits/],
-    [{ encoding: 'int', bits: 64, bytes: 6 }, /format 1 with 64 bits/],
+    [{ encoding: 'adpcm', bits: 4 }, /format code 2 and 4 bits/],
+    [{ encoding: 'adpcm', bits: 4, isExtensible: true }, /format code 2 and/],
+    [{ encoding: 'mulaw', bits: 8 }, /format code 7 and 8 bits/],
+    [{ encoding: 'float', bits: 16, bytes: 4 }, /format code 3 and 16 bits/],
+    [{ encoding: 'int', bits: 64, bytes: 6 }, /format code 1 and 64 bits/],
     [{ encoding: 'int', bits: 16, channels: 0 }, /0 channels/],
     [{ encoding: 'int', bits: 8, channels: 9 }, /9 channels/],
     [{ encoding: 'int', bits: 16, rate: 0 }, /0 samples a second/],

@@ -71,7 +71,7 @@ test('a refusal tells what is spent, what is reserved, and how long its signatur
     assert.deepEqual(used, { spentMicroUsd: 300n, reservedMicroUsd, reservedUntil });
     return [reservedMicroUsd, reservedUntil?.toISOString().slice(11, 19) ?? null, error.message] as const;
   };
-  const bySignature = 'signed ones until 2026-11-23T12:01:30Z';
+  const bySignature = 'those with a signature until 2026-11-23T12:01:30Z';
   const [refused, open] = [await buy('refused', NOON_SECONDS + 60), await buy('open', NOON_SECONDS + 30)];
   await refused.settle(0n);
   const [reserved, until, message] = await refusal();

@@ -177,8 +177,11 @@ test('the caller commands work end to end on one sandbox', {
     const [, identifier = ''] = /speechgate resume (\S+)$/m.exec(child.output()) ?? [];
     assert.match(child.output(), new RegExp(`^The outcome of the purchase ${identifier} is unknown`, 'm'));
     const shown = await callerCommand({ ...env, SPEECHGATE_MAX_TOTAL: '0.001' }, 'budget');
-    assert.match(shown.out, /^reserved .*may still be charged, signed ones until \d{4}-.*Z; see speechgate resume/m);
-    assert.match(shown.out, /^left +0\.000010 USD to pay by card$/m);
+    assert.match(
+      shown.out,
+      /^reserved .*may still be charged, those with a signature until \d{4}-.*Z; see speechgate resume/m,
+    );
+    assert.match(shown.out, /^left +0\.000010 USD can still be spent by card$/m);
     assert.ok(!(await readdir(folder)).includes('interrupted.mp3'), 'no half of it');
 
     await writeFile(out, 'later speech');

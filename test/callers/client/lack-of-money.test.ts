@@ -71,7 +71,7 @@ for (const [details, way, problem, remedy] of OF_MONEY) {
 
 const USED = { spentMicroUsd: 396n, reservedMicroUsd: 594n, reservedUntil: new Date('2026-11-29T02:10:30.000Z') };
 const SPLIT =
-  /0\.000396 USD is spent, 0\.000594 USD is reserved for purchases that may still be charged, signed ones until 2026-11-29T02:10:30Z\./;
+  /0\.000396 USD is spent, 0\.000594 USD is reserved for purchases that may still be charged, those with a signature until 2026-11-29T02:10:30Z\./;
 const UNCONFIRMED = /0\.000990 USD was signed for purchases that the service reports as not charged\./;
 const OVER_CAPS = [
   ['client', USED, SPLIT, /--max-total\b/],

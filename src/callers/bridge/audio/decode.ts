@@ -192,7 +192,7 @@ function reader({ tag, bits, bytes }: Format): (data: Buffer, at: number) => num
   if (tag === FLOATS && bits === 32) return (data, at) => clipped(data.readFloatLE(at));
   if (tag === FLOATS && bits === 64) return (data, at) => clipped(data.readDoubleLE(at));
   throw new UnreadableAudioError(
-    `This bridge does not support a WAV file of format ${tag} with ${counted(bits, 'bit')}.`,
+    `This bridge does not support a WAV file with the format code ${tag} and ${counted(bits, 'bit')} per sample.`,
   );
 }
 

@@ -156,8 +156,8 @@ async function* encodeStream(samples: Samples, args: readonly string[], output =
   try {
     yield* ffmpeg.stdout;
     await fed;
-    const [code] = await ended;
-    if (code !== 0) throw new Error(`ffmpeg could not convert the audio and ended with exit code ${code}.`);
+    const [code, killedBy] = await ended;
+    if (code !== 0) throw new Error(`ffmpeg could not convert the audio (${killedBy ?? `exit code ${code}`}).`);
   } finally {
     ffmpeg.kill();
   }
