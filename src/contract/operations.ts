@@ -640,7 +640,7 @@ export interface ShowTopUpRequest {
     account?: string;
     /** Id of the payment challenge that led here, at most 100 characters after trimming. The checkout keeps it. */
     challenge?: string;
-    /** Id of an earlier purchase. Its amount, account and challenge hold where no other is given, so that no URL needs the account's bearer id. Pages of this service link with it. */
+    /** Id of an earlier purchase. Its amount, account and challenge are used where the URL gives no other, so that no URL needs the account's bearer id. Pages of this service link with it. */
     purchase?: string;
     /** The checkout's cancel link sets it. If it is not blank, the page says that nothing was charged. */
     canceled?: string;

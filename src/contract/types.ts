@@ -81,7 +81,7 @@ export interface paths {
         parameters: {};
         /**
          * A voice speaks a sentence, free of charge
-         * @description Returns a fixed sentence that the operator had spoken. `sampleUrl` of a voice has the URL, if it exists.
+         * @description Returns a recording of the voice, which speaks a fixed sentence. `sampleUrl` of a voice has the URL, if it exists.
          */
         get: operations["getVoiceSample"];
     };
@@ -1633,7 +1633,7 @@ export interface components {
                 "application/json": components["schemas"]["InternalError"];
             };
         };
-        /** @description Feedback is not set up, or its database is not ready. `details` says how to fix it. */
+        /** @description Feedback is not set up, or its database is not ready. `details` says what the operator must fix. */
         FeedbackUnavailable: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1648,7 +1648,7 @@ export interface components {
                 "application/json": components["schemas"]["ConfigError"];
             };
         };
-        /** @description A part that this operation needs is not set up or unavailable. `details` says how to fix it. */
+        /** @description A part that this operation needs is not set up or unavailable. `details` says what the operator must fix. */
         NotConfigured: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -2510,7 +2510,7 @@ export interface operations {
                 account?: string;
                 /** @description Id of the payment challenge that led here, at most 100 characters after trimming. The checkout keeps it. */
                 challenge?: string;
-                /** @description Id of an earlier purchase. Its amount, account and challenge hold where no other is given, so that no URL needs the account's bearer id. Pages of this service link with it. */
+                /** @description Id of an earlier purchase. Its amount, account and challenge are used where the URL gives no other, so that no URL needs the account's bearer id. Pages of this service link with it. */
                 purchase?: string;
                 /** @description The checkout's cancel link sets it. If it is not blank, the page says that nothing was charged. */
                 canceled?: string;
@@ -2662,7 +2662,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaymentError"];
                 };
             };
-            /** @description A required part is not set up or unavailable; `details` says how to fix it. Or the operator has paused purchases: `details.reason` is `paused`. Then wait `Retry-After` seconds and retry. If `Accept` prefers HTML, a pause is shown as a page. A payment already made at a checkout is still credited. */
+            /** @description A required part is not set up or unavailable; `details` says what the operator must fix. Or the operator has paused purchases: `details.reason` is `paused`. Then wait `Retry-After` seconds and retry. If `Accept` prefers HTML, a pause is shown as a page. A payment already made at a checkout is still credited. */
             503: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
