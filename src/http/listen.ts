@@ -24,7 +24,7 @@ export async function listen({ server, host, port, settings }: Listener): Promis
   } catch (error) {
     const { code = '' } = error as NodeJS.ErrnoException;
     if (isSocketPath(host))
-      return `${settings.host} ${host} can't be opened as a socket (${code}). Stop the program that listens there, and let this user write to its folder.`;
+      return `${settings.host} ${host} can't be opened as a socket (${code}). If a program listens there, stop it; otherwise let this user write to the folder of the socket.`;
     if (code === 'EADDRINUSE')
       return `${settings.port} ${port} is in use on ${host}. Stop the program that listens there, or set another port.`;
     if (code === 'EACCES')

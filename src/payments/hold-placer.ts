@@ -119,7 +119,7 @@ export class BalanceHold<R extends Receipt> implements PaymentHold {
     return leases.keep(this.record, placedAt, () => {
       options.log.warn(
         { hold: this.record.id },
-        'a hold was not renewed in time, so its response is cut off and not charged, unless all of it was sent before. Check the database',
+        'a hold was not renewed in time, so its response is cut off and its caller is not charged; only a response that was already complete may be charged. Check the database',
       );
       onLost();
     });
@@ -164,7 +164,7 @@ export class BalanceHold<R extends Receipt> implements PaymentHold {
       if (!isUnavailable(error)) throw error;
       options.log.warn(
         { err: error, hold: this.record.id },
-        'failed to void a hold. It is voided when its lease expires; no action is needed',
+        'failed to void a hold. It is voided when its lease expires, and the caller is not charged; no action is needed',
       );
       this.#balanceMicroUsd = this.record.balanceMicroUsd + amountMicroUsd;
       this.#chargedMicroUsd = 0n;
@@ -252,7 +252,7 @@ export class Captures {
     const amountMicroUsd = this.#givenUp.reduce((sum, capture) => sum + capture.amountMicroUsd, 0n);
     this.#log.error(
       { captures: this.#givenUp.length, amountMicroUsd },
-      'the process stopped while the database was unavailable, so the delivered responses in this line are not charged. Stop the service only while the database is available',
+      'the process stopped while the database was unavailable, so delivered responses are not charged: the fields captures and amountMicroUsd say how many and how much. Stop the service only while the database is available',
     );
   }
 }

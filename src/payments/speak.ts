@@ -180,7 +180,7 @@ const callerLeft = () =>
   new SpeechError('TTS_UNAVAILABLE', 'The caller disconnected before the synthesis began.', true);
 
 const FAILED_BESIDE_ANOTHER =
-  'speech synthesis failed, and another request may pay with the same payment, so a repetition decides. Read err for the cause';
+  'speech synthesis failed, and this attempt was not charged. An identical request may still be charged for the same payment; the caller is told to repeat the request. Read err for the cause';
 
 const ownsLease = (hold: PaymentHold): boolean => hold.ownsLease?.() ?? true;
 

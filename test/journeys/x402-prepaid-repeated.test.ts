@@ -245,7 +245,9 @@ test('R60: a failing store is logged and leaves the request charged', async (t) 
   t.equal(await balance(), FUNDS - BigInt(PRICE));
   await until(() =>
     gateway.log.some(({ msg }) =>
-      msg.startsWith('failed to store the audio of a prepaid response, so a repeated request cannot get it'),
+      msg.startsWith(
+        'failed to store a copy of the audio of a prepaid response, so a repeated request cannot fetch it',
+      ),
     ),
   );
   t.strictSame(await audit(gateway.db), []);

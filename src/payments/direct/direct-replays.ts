@@ -66,14 +66,14 @@ export class DirectReplays {
       if (stored) return { outcome: 'replayed', audio: stored.stream, sizeBytes: stored.size, receipt };
       log.error(
         { payment: payment.id },
-        'AUDIO_STORE lost the audio of a paid request, so its repetition gets 503. Find out why the store lost it',
+        'the audio store no longer has the audio of a paid request, so its repetition gets 503 and is not charged again. Find out what deleted the audio',
       );
       return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_lost', paid);
     } catch (error) {
       if (!(error instanceof StoreError)) throw error;
       log.error(
         { err: error, payment: payment.id },
-        'failed to read the stored audio of a paid request, so its repetition gets 503. Check AUDIO_STORE',
+        'failed to read the stored audio of a paid request, so its repetition gets 503 and is not charged again. Read err for the cause',
       );
       return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_readable', paid);
     }

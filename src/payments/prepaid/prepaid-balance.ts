@@ -254,7 +254,7 @@ export class PrepaidAudioStore {
       .catch((err) =>
         log.warn(
           { err, hold: id },
-          'failed to store the audio of a prepaid response, so a repeated request cannot get it; its charge stays. Check AUDIO_STORE',
+          'failed to store a copy of the audio of a prepaid response, so a repeated request cannot fetch it; the caller stays charged. Read err for the cause',
         ),
       );
     work.add(stored);

@@ -188,7 +188,7 @@ export class Clawbacks {
       const { kind, id, fault } = listed;
       return {
         hasMoved: false,
-        unclear: `${kind} ${id} has ${fault} at the card processor, so nothing was booked. Check it at the processor`,
+        unclear: `${kind} ${id} has ${fault} at the card processor, so the buyer's account was not changed. Check it at the processor`,
       };
     }
     testPoint('clawback listed');
@@ -242,7 +242,7 @@ export class Clawbacks {
 function unclear(current: ProcessorClawback): string | undefined {
   const { kind, id, status, currency, amountCents } = current;
   if (currency !== 'usd')
-    return `${kind} ${id} of ${amountCents} minor units is in ${currency}, but only USD is supported, so nothing was booked. Check it at the card processor`;
+    return `${kind} ${id} of ${amountCents} minor units (such as cents) is in ${currency}, but only USD is supported, so the buyer's account was not changed. Check it at the card processor`;
   if (isStatusKnown(current)) return undefined;
   const what = effectOf(current).isTaken
     ? `${formatUsd(BigInt(amountCents) * MICRO_USD_PER_CENT)} USD is taken from you, so the buyer's account is debited for it`

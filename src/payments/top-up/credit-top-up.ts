@@ -59,7 +59,9 @@ export async function creditTopUp(db: Database, paid: PaidTopUp): Promise<TopUpC
     throw new OtherModeError(
       'the purchase and the account are of different modes (test and live), so nothing was credited',
     );
-  throw new Error('the checkout session already belongs to another purchase, so nothing was credited');
+  throw new Error(
+    'the checkout session already belongs to another purchase, so nothing was credited. Compare the two at the card processor',
+  );
 }
 
 async function bookCredit(trx: Database, paid: PaidTopUp) {

@@ -46,7 +46,7 @@ export class ProcessorClawbacks {
     const page = after === undefined ? await findOrUndefined<Page>(request) : await callProcessor<Page>(request);
     if (!page) return { entries: [], hasMore: false };
     if (!Array.isArray(page.data) || !page.data.every((each) => typeof each?.id === 'string'))
-      throw new ProcessorError(`the card processor returned no valid list of ${kind}s`);
+      throw new ProcessorError(`the card processor returned no valid list of ${kind}s, so nothing was booked`);
     const entries = page.data.map((each) => read(kind, each));
     return { entries, hasMore: page.has_more === true && entries.length > 0 };
   }
@@ -56,7 +56,9 @@ export class ProcessorClawbacks {
       kind === 'refund' ? this.#stripe.refunds.retrieve(id) : this.#stripe.disputes.retrieve(id),
     );
     if (found !== undefined && found?.id !== id)
-      throw new ProcessorError(`the card processor returned another ${kind} than the one that was requested`);
+      throw new ProcessorError(
+        `the card processor returned another ${kind} than the one that was requested, so nothing was booked`,
+      );
     return found && readUsable(kind, found);
   }
 

@@ -95,7 +95,9 @@ export class Processor {
     const session = await callProcessor(() => this.#stripe.checkout.sessions.create(asked, options));
     const url = session.url && URL.canParse(session.url) ? new URL(session.url) : undefined;
     if (!isSessionId(session.id) || !url || !this.#pageProtocols.includes(url.protocol)) {
-      throw new ProcessorError('the card processor returned a checkout session without a valid id or URL');
+      throw new ProcessorError(
+        'the card processor returned a checkout session without a valid id or URL, so nobody was charged',
+      );
     }
     return { sessionId: session.id, url: url.href };
   }
@@ -103,7 +105,9 @@ export class Processor {
   async findSession(sessionId: string): Promise<Stripe.Checkout.Session | undefined> {
     const session = await findOrUndefined(() => this.#stripe.checkout.sessions.retrieve(sessionId));
     if (session !== undefined && session?.id !== sessionId)
-      throw new ProcessorError('the card processor returned another checkout session than the one that was requested');
+      throw new ProcessorError(
+        'the card processor returned another checkout session than the one that was requested, so nothing was credited',
+      );
     return session;
   }
 
@@ -139,7 +143,9 @@ export class Processor {
     const page = await callProcessor(() => this.#stripe.checkout.sessions.list(asked));
     const entries = page?.data;
     if (!Array.isArray(entries) || !entries.every((session) => typeof session?.id === 'string')) {
-      throw new ProcessorError('the card processor returned no valid list of checkout sessions');
+      throw new ProcessorError(
+        'the card processor returned no valid list of checkout sessions, so nothing was credited',
+      );
     }
     return { entries, hasMore: page.has_more === true && entries.length > 0 };
   }

@@ -72,7 +72,7 @@ export class NodeWatch {
       if (this.#isStopped) return;
       this.#state = 'unreachable';
       if (former === this.#state) return;
-      const effect = 'so direct payments and deposits are not confirmed';
+      const effect = 'so direct payments and deposits cannot be confirmed';
       this.#log.error({ err }, `X402_RPC_URL: no node of the chain answers, ${effect}. Check the URL and the network`);
       return;
     }

@@ -140,7 +140,7 @@ export class PaymentIntake {
       if (!isUnavailable(error)) throw error;
       log.warn(
         { err: error },
-        'failed to release the reservation of a payment; it expires by itself. Its request settled nothing; no action is needed',
+        'failed to release the reservation of a payment; the reservation expires by itself. This request was not charged; no action is needed',
       );
       return TAKEN_OVER;
     }
@@ -223,7 +223,7 @@ export class PaymentIntake {
     }
     log.warn(
       { detail },
-      'the facilitator refused to verify a payment, so its request settled nothing. If it refuses many, read the field detail',
+      'the facilitator refused a payment, and the caller was not charged by this request. If this repeats, read the reason in the field detail',
     );
     if (isOfRequest) return refused('PAYMENT_ERROR', 'facilitator_refused', { facilitatorReason: reason });
     if (!/nonce_already_used$/.test(reason)) return refused('PAYMENT_REQUIRED', reason);
@@ -256,7 +256,7 @@ export class PaymentIntake {
       if (!(error instanceof RpcError)) throw error;
       log.warn(
         { err: error },
-        'failed to read the newest block from a chain node, and the request was not charged. Check X402_RPC_URL',
+        'failed to read the newest block from a chain node, and the request was not charged. Read err for the cause; check the nodes of X402_RPC_URL if this repeats',
       );
       return undefined;
     }
@@ -268,7 +268,7 @@ function unverifiable(error: unknown, log: FastifyBaseLogger): Refused<'PAYMENT_
   if (error instanceof RpcError)
     log.warn(
       { err: error },
-      'failed to check a payment at a chain node, and the request was not charged. Check X402_RPC_URL if this repeats',
+      'failed to check a payment at a chain node, and the request was not charged. Read err for the cause; check the nodes of X402_RPC_URL if this repeats',
     );
   return refused('PAYMENT_ERROR', 'payment_service_failed');
 }

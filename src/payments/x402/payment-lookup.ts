@@ -155,7 +155,7 @@ export class PaymentLookup {
     if (known?.requestHash.length === 0) return conflict('authorization_of_another_payment', known);
     if (known && known.state !== 'reserved') return undefined;
     log.warn(
-      'an authorization that is used on the chain has no record, so its request was refused. If the database lost commits, run speechgate reconcile --since',
+      'the authorization of a payment is already used on the chain, but the database has no record of it, so the request was refused. The payer may have been charged earlier: if the database was restored from a backup, run speechgate reconcile --since TIME',
     );
     return unrecordedPayment(envelope, 'authorization_used');
   }
@@ -165,7 +165,10 @@ export class PaymentLookup {
       return (await this.#parts.chain?.isSpent(claim)) ?? false;
     } catch (err) {
       if (!(err instanceof RpcError)) throw err;
-      log.warn({ err }, 'failed to look up a refused payment at a chain node. Check X402_RPC_URL if this repeats');
+      log.warn(
+        { err },
+        'failed to ask a chain node whether a refused payment was used before. This request was not charged; check the nodes of X402_RPC_URL if this repeats',
+      );
       return false;
     }
   }
@@ -215,7 +218,7 @@ export class PaymentLookup {
     } catch (error) {
       log.warn(
         { err: error, payment: payment.id },
-        'failed to check a repeated payment, so money may have moved. The service checks it again; no action is needed',
+        'failed to check whether a repeated payment was settled, so money may have moved. The service checks it again; no action is needed',
       );
       return { outcome: 'open' };
     }
