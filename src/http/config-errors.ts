@@ -19,7 +19,7 @@ export function databaseNotReady(error: unknown) {
   if (isUnavailable(error)) {
     const details = { reason: 'database_unavailable' };
     const message =
-      'The database of the service is unavailable. Retry in a moment: with x402, repeat the identical request; with card credit, read the balance first.';
+      'The database of the service is unavailable; details.payment, if present, says whether you were charged. Retry in a moment: with x402, repeat the identical request; with card credit, read the balance first.';
     return failure('CONFIG_ERROR', message, details);
   }
   return undefined;

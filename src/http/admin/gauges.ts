@@ -47,7 +47,10 @@ export function addStateGauges(metrics: Metrics, db: Database, isReady: () => bo
 
 export function addNodeGauge(metrics: Metrics, watch: NodeWatch): void {
   metrics.addGauges('shared', () => watch.newestBlockAge(), {
-    speechgate_node_block_age_seconds: ['Age of the newest block that a node of X402_RPC_URL has shown.', 'seconds'],
+    speechgate_node_block_age_seconds: [
+      'Age of the newest block of the chain that a node of X402_RPC_URL returned.',
+      'seconds',
+    ],
   });
 }
 
@@ -78,7 +81,7 @@ export function addJobGauges(metrics: Metrics, db: Database): void {
 }
 
 export function addUnsettledWorkGauge(metrics: Metrics, work: DirectWork): void {
-  const help = 'Synthesis seconds in the last hour for direct payments that did not settle.';
+  const help = 'Seconds of synthesis in the last hour for direct payments that did not settle, so were not paid.';
   metrics.addGauges('process', async () => work, { speechgate_unsettled_work_seconds: [help, 'unsettledSeconds'] });
 }
 
@@ -97,12 +100,18 @@ export function addBookGauges(metrics: Metrics, db: Database): void {
     };
   };
   const audits = {
-    speechgate_audit_broken_rules: ['Rules that the last audit found broken, by kind of audit.', 'brokenRules'],
+    speechgate_audit_broken_rules: [
+      'Broken rules that the last audit found, by kind of audit; speechgate audit lists them.',
+      'brokenRules',
+    ],
     speechgate_audit_age_seconds: ['Time since the last audit ended, by kind of audit.', 'ageSeconds'],
   } as const;
   metrics.addGauges('shared', readResults, audits, 'audit');
   metrics.addGauges('shared', async () => ({ debt: await totalDebt(db) }), {
-    speechgate_debt_micro_usd: ['Total debt of card accounts: spent credit that was refunded or disputed.', 'debt'],
+    speechgate_debt_micro_usd: [
+      'Total debt of card accounts: credit whose purchase was refunded or disputed after it was spent.',
+      'debt',
+    ],
   });
 }
 

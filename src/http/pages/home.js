@@ -303,7 +303,7 @@ async function payOnce(way, { body, price }) {
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
   }
   throw new Error(
-    'It is not known yet whether you paid. Press the button again: it repeats the same payment, so you pay at most once.',
+    'It is not known yet whether you paid. Press “Finish this payment”: it sends the same payment again, so you pay at most once.',
   );
 }
 

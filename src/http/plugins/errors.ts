@@ -51,7 +51,10 @@ export function handleError(
   const route = request.routeOptions.config?.contract;
   const refusal = error instanceof RequestRefused ? error.failure : describe(error, request, route);
   if (refusal.status >= 500)
-    request.log.error({ err: error }, 'a request failed, and its caller got a 5xx status. Read err for the cause');
+    request.log.error(
+      { err: error },
+      'a request failed, and its caller got a 5xx status; details.payment of the response, if present, says whether the caller was charged. Read err for the cause',
+    );
   // A client over the edge's limit learns nothing else until it shows a valid credential.
   const overLimit = refusal.status < 500 ? request.rateLimits?.refuseIfOverLimit() : undefined;
   return sendFailure(route, overLimit ?? refusal, reply);
@@ -69,7 +72,7 @@ function describe(error: FastifyError, { routeOptions }: FastifyRequest, route: 
   if (notReady) return notReady;
   return failure(
     'INTERNAL_ERROR',
-    'The service failed; quote x-trace-id when you ask for help. Before you pay again, repeat the identical x402 request, or read your credit balance.',
+    'The service failed; details.payment, if present, says whether you were charged. Before you pay again, repeat the identical x402 request or read your credit balance; quote x-trace-id when you ask for help.',
   );
 }
 

@@ -93,7 +93,10 @@ export function catalogOperations(
         return (await serveRange({ open, sizeBytes, shared }, headers, method)) ?? missing();
       } catch (error) {
         if (!(error instanceof StoreError)) throw error;
-        log.error({ err: error }, 'failed to read a voice sample from AUDIO_STORE. Check the store');
+        log.error(
+          { err: error },
+          'failed to read a voice sample from the audio store; no money was involved. Read err for the cause',
+        );
         return AUDIO_STORE_UNAVAILABLE;
       }
     },

@@ -30,7 +30,8 @@ export function creditChallenge(
       in: 'header',
       name: 'x-credit-account',
       maxLength: 128,
-      description: 'The bearer id of a credit account, shown after a top-up. Anyone who has it can spend it.',
+      description:
+        'The bearer id of a credit account, shown after a top-up. Anyone who has the id can spend the credit.',
     },
     error: {
       code: 'PAYMENT_REQUIRED',

@@ -114,9 +114,9 @@ const ADVICE: Readonly<Partial<Record<ErrorCode | number, string>>> = {
   413: 'Shorten the request. It was not charged.',
   415: 'Send one of the content types that the contract names. The request was not charged.',
   429: 'Retry after `Retry-After` seconds. The request was not charged.',
-  500: 'The service failed. With x402, repeat the identical request. With card credit, read the balance first.',
-  502: 'The speech provider, the facilitator or the card processor failed. The request was not charged; retry it.',
-  503: 'A part of the service is unavailable or not set up: `details` says which. The request was not charged; retry it later.',
+  500: 'The service failed; `details.payment`, if present, says whether you were charged. With x402, repeat the identical request. With card credit, read the balance before you pay again.',
+  502: 'The speech provider, the facilitator or the card processor failed. The request was not charged and can be retried, unless `details.payment.state` is `unknown`: then repeat the identical request later.',
+  503: 'A part of the service is unavailable or not set up: `details` says which. `details.payment`, if present, says whether you were charged. Retry later; if `details.reason` is `database_unavailable`, repeat the identical x402 request, or read the credit balance first.',
 };
 
 function errorEntry(code: ErrorCode): Html {

@@ -64,7 +64,11 @@ export function feedbackOperations(options: FeedbackOptions): FeedbackOperations
           const { retryAfterSeconds } = result;
           const [limit, windowSeconds, who] =
             result.of === 'wallet'
-              ? [MAX_PER_DAY, 86_400, `This wallet has sent ${MAX_PER_DAY} pieces of feedback within 24 hours.`]
+              ? [
+                  MAX_PER_DAY,
+                  86_400,
+                  `This wallet has sent ${MAX_PER_DAY} feedback messages within 24 hours, which is the limit.`,
+                ]
               : [feedback.maxPerHour, 3600, 'All wallets together have sent too much feedback within an hour.'];
           const message = `${who} Retry in ${counted(retryAfterSeconds, 'second')}; the challenge stays usable until it expires.`;
           const details = { limit, windowSeconds, retryAfterSeconds };

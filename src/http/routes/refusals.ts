@@ -62,7 +62,7 @@ const UNTIL_EXPIRY =
 const MAY_STILL_SETTLE = `The facilitator refused this payment. ${UNTIL_EXPIRY}`;
 
 const LACKS_USDC =
-  'The wallet has too little USDC for this and its unsettled payments. Add USDC, then sign a new payment. You were not ' +
+  'The wallet has too little USDC for this payment and its earlier payments that are not settled yet. Add USDC, then sign a new payment. You were not ' +
   'charged.';
 
 const GAS =

@@ -60,7 +60,7 @@ export async function servedContract(deployment: Deployment): Promise<OpenApiDoc
     const info = operation['x-payment-info'];
     if (!info) continue;
     const { operationId } = operation;
-    if (!(operationId in terms)) throw new Error(`what ${operationId} is paid is not known`);
+    if (!(operationId in terms)) throw new Error(`the payment terms of ${operationId} are missing`);
     const paid = terms[operationId];
     if (paid) fill(info, paid);
     else delete operation['x-payment-info'];

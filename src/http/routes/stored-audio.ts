@@ -64,7 +64,10 @@ export async function answerLink<Answer, Refusal>(
     return await found.answer();
   } catch (error) {
     if (!(error instanceof StoreError)) throw error;
-    context.log.error({ err: error }, 'failed to read stored audio from AUDIO_STORE. Check the store');
+    context.log.error(
+      { err: error },
+      'failed to read stored audio from the audio store. The caller got 503 and can repeat the request without a new charge. Read err for the cause',
+    );
     return AUDIO_STORE_UNAVAILABLE;
   }
 }

@@ -59,7 +59,7 @@ export function topUpOperations(
       if (!isDatabaseFault(err)) throw err;
       log.warn(
         { err },
-        'the top-up page could not read the database, so it checks no account or earlier purchase. Check the database',
+        'the top-up page could not read the database, so it was shown without a check of the account or earlier purchase. No money moved; check the database',
       );
       return 'unavailable' as const;
     });
@@ -159,7 +159,7 @@ export function topUpOperations(
       const result = await card.purchases.complete(query.session_id).catch((err) => {
         context.log.error(
           { err },
-          'failed to complete a purchase. If it was paid, a reconciler credits it later; no action is needed',
+          'failed to credit a card purchase. If the buyer has paid, a reconciler credits the account later; no action is needed',
         );
         return { outcome: 'not_now', isOutage: isDatabaseFault(err) } as const;
       });
@@ -174,7 +174,7 @@ export function topUpOperations(
         case 'processor_failed':
           context.log.error(
             { err: result.error },
-            'failed to read a checkout session at the card processor. If it was paid, a reconciler credits it later; no action is needed',
+            'failed to read a checkout session at the card processor. If the buyer has paid, a reconciler credits the account later; no action is needed',
           );
           return page(502, {}, pages.notNowPage('The card processor does not respond'));
         case 'not_now':

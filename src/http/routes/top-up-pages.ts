@@ -70,7 +70,7 @@ ${sellerNote(launcher.site)}`,
 function accountChoice({ account, purchase }: LauncherRequest, refused: LauncherState['refusedAccount']): Html {
   if (refused) {
     return html`${accountField(account, REFUSED_ACCOUNT[refused].text)}
-<p class="hint">Correct it, or leave it empty to buy for a new account.</p>`;
+<p class="hint">Enter the id of another account, or leave the field empty to buy for a new account.</p>`;
   }
   if (account !== undefined) return accountShown(html`${account}${hidden('accountId', account)}`);
   if (purchase !== undefined)
