@@ -106,7 +106,7 @@ export function openProvider(
         if (rest.length > 0)
           log.warn(
             { traceId, upstream: upstream.name, err: error },
-            'an upstream failed, so the service tries the next one. Check this upstream if it repeats',
+            'a speech server (upstream) failed, so the service tries the next one. Nothing is charged for the failure; check this server if it repeats',
           );
       }
     }

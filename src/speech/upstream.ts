@@ -39,11 +39,12 @@ export class Upstream {
       (signal) => server.probe(signal),
       (isAvailable) => {
         metrics.upstreamAvailable(name, isAvailable);
-        if (isAvailable) log.info({ upstream: name }, 'an upstream is available again. No action is needed');
+        if (isAvailable)
+          log.info({ upstream: name }, 'a speech server (upstream) is available again. No action is needed');
         else
           log.warn(
             { upstream: name },
-            'an upstream failed repeatedly or is unreachable, so others are tried first until it recovers. Check this upstream',
+            'a speech server (upstream) failed repeatedly or is unreachable, so the others are tried first until it recovers. Check this server',
           );
       },
     );

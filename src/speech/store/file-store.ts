@@ -155,7 +155,10 @@ async function makeRoot(path: string): Promise<string> {
   const made = await makeFolders(path);
   const { uid } = await stat(path);
   // Root may own the folder; any other owner could replace its content.
-  if (uid !== 0 && uid !== process.geteuid?.()) throw new Error(`The folder belongs to another user (user id ${uid}).`);
+  if (uid !== 0 && uid !== process.geteuid?.())
+    throw new Error(
+      `The folder of AUDIO_STORE belongs to another user (user id ${uid}). Give it to the user of this process with chown.`,
+    );
   if (made) {
     await chmod(path, 0o700);
     let directory = dirname(made);

@@ -17,7 +17,9 @@ export async function isOwnDirectory(path: string): Promise<boolean> {
 
 export function assertDirectory(stats: Stats): void {
   if (!stats.isDirectory())
-    throw new Error('A file or a link is in the place of a folder of AUDIO_STORE. Move it away.');
+    throw new Error(
+      'In the folder of AUDIO_STORE, a file or a symbolic link has the name of a subfolder of the store. Move it away.',
+    );
 }
 
 /** Returns undefined if it is absent; throws if it, or its folder, is a symlink or something else. */
@@ -27,7 +29,10 @@ export async function openFile(path: string): Promise<{ handle: FileHandle; size
   if (!handle) return undefined;
   return closeOnFailure(handle, async () => {
     const stats = await handle.stat();
-    if (!stats.isFile()) throw new Error('A folder or a device is in the place of an audio file. Move it away.');
+    if (!stats.isFile())
+      throw new Error(
+        'In the folder of AUDIO_STORE, a folder or a device has the name of an audio file of the store. Move it away.',
+      );
     return { handle, size: stats.size };
   });
 }
