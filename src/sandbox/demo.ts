@@ -34,7 +34,7 @@ if (wallet) {
   await payFromBalance(wallet);
 } else {
   console.log(
-    'Direct and prepaid x402 are skipped, because this sandbox has no local chain. It says why when it starts.',
+    'Direct and prepaid x402 are skipped, because this sandbox has no local chain. The sandbox printed why when it started.',
   );
 }
 

@@ -24,7 +24,9 @@ const sandbox = await runningSandbox();
 const { baseUrl } = sandbox;
 const wallet =
   walletOf(sandbox) ??
-  fail('This sandbox has no local chain, so no wallet can sign. It says why when it starts. Nothing was signed.');
+  fail(
+    'This sandbox has no local chain, so no wallet can sign. The sandbox printed why when it started. Nothing was signed.',
+  );
 const call: PrepaidCall = { method, target: `${pathname}${search}`, body };
 const proof =
   pathname === DEPOSIT

@@ -103,7 +103,11 @@ export function openDispute(store: Store, request: DisputeRequest): Dispute {
   const charge = chargeOfSession(store, request.session);
   const { amountCents: amount = charge.amount, status = 'needs_response' } = request;
   if (amount < 1 || amount > charge.amount) {
-    throw new ApiError(400, `The amount must be 1 to ${charge.amount}.`, { param: 'amount' });
+    throw new ApiError(
+      400,
+      `The amount must be from 1 to ${charge.amount}, in the smallest unit of the currency, such as cents. Nothing was changed.`,
+      { param: 'amount' },
+    );
   }
   const dispute: Dispute = {
     id: newId('du'),

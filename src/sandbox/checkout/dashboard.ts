@@ -86,7 +86,7 @@ ${statusForm('decide', id, { won: 'The merchant wins', lost: 'The buyer wins' })
 
 const amountForm = (label: string, action: string, id: string, amount: number): Html => html`<form method="post">
 <input type="hidden" name="id" value="${id}">
-<label>Amount in the currency's minor unit <input name="amount" inputmode="numeric" value="${amount}" required></label>
+<label>Amount in the smallest unit of the currency, such as cents <input name="amount" inputmode="numeric" value="${amount}" required></label>
 <button class="plain" name="action" value="${action}">${label}</button>
 </form>`;
 

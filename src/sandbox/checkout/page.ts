@@ -16,7 +16,10 @@ export function withPageHeaders(reply: FastifyReply, merchantOrigin?: string): F
 }
 
 export const page = (title: string, content: Html): string =>
-  renderPage(title, html`<p class="notice">Sandbox: no card is asked for and no real money moves.</p>\n${content}`);
+  renderPage(
+    title,
+    html`<p class="notice">Sandbox: this checkout takes no real card, and no real money moves.</p>\n${content}`,
+  );
 
 export const messagePage = (title: string, message: string): string => page(title, html`<p>${message}</p>`);
 

@@ -39,7 +39,10 @@ export function servePaymentPage(app: FastifyInstance, store: Store): void {
     const email = form.get('email')?.trim().slice(0, MAX_EMAIL_LENGTH) || undefined;
     if (!session || session.status === 'expired' || card === 'declined') return show(reply, session, true);
     if (card !== 'accepted' && card !== 'bank')
-      throw new ApiError(400, 'The form was sent without a button (card). Go back and press one. Nothing was paid.');
+      throw new ApiError(
+        400,
+        'The form was sent without one of its buttons. Go back and press a button. Nothing was paid.',
+      );
     if (session.status === 'open') store.save(...paySession(session, card === 'bank' ? 'bank' : 'card', email));
     const { href, origin } = successUrlOf(session);
     return withPageHeaders(reply, origin).redirect(href, 303);

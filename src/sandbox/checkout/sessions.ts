@@ -45,7 +45,7 @@ export const sessionParameters = {
 export function createSession(origin: string, given: z.output<z.ZodObject<typeof sessionParameters>>): Change<Session> {
   const { currency, unit_amount: total, product_data } = given.line_items[0].price_data;
   if (total < SMALLEST_CHARGE || total > LARGEST_CHARGE) {
-    const message = `The total must be ${SMALLEST_CHARGE} to ${LARGEST_CHARGE} minor units.`;
+    const message = `The total must be from ${SMALLEST_CHARGE} to ${LARGEST_CHARGE} minor units, such as cents. Nothing was changed.`;
     throw new ApiError(400, message, { code: 'parameter_invalid', param: 'line_items' });
   }
   const tax = given.automatic_tax?.enabled === 'true' ? Math.round(total * TAX_RATE) : 0;

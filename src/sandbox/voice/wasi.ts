@@ -85,7 +85,7 @@ export class WasiSandbox {
     fd_seek: () => NOT_SUPPORTED,
     fd_close: () => SUCCESS,
     proc_exit: (code: number): never => {
-      throw new Error(`the program exited early with status ${code}`);
+      throw new Error(`the speech program of the voice server exited early with status ${code}`);
     },
   };
 
