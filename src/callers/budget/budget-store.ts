@@ -142,7 +142,10 @@ export class BudgetStore {
     try {
       return text === undefined ? new Book() : parseBook(text);
     } catch (error) {
-      throw new DamagedBudgetError(this.#path, (error as Error).message);
+      throw new DamagedBudgetError(
+        this.#path,
+        error instanceof TypeError ? 'a member is missing' : (error as Error).message,
+      );
     }
   }
 

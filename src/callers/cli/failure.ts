@@ -105,7 +105,12 @@ function refused(error: ServiceError): Failure {
     return { code, exit: EXIT.usage, message: option ? `${option}: ${says}` : says, ...report };
   }
   const retry = retryAfterSeconds === null ? '' : ` Retry in ${retryAfterSeconds} s.`;
-  return { code, exit: EXIT.failed, message: `${says}${retry} (${code}, trace id ${traceId})`, ...report };
+  return {
+    code,
+    exit: EXIT.failed,
+    message: `${says}${retry} (${code}${traceId ? `, trace id ${traceId}` : ''})`,
+    ...report,
+  };
 }
 
 /** Documented in every --help and in docs/clients.md. */
