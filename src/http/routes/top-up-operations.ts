@@ -152,7 +152,9 @@ export function topUpOperations(
         return page(
           400,
           {},
-          renderErrorPage('The URL has no session_id. Open the link that the checkout showed after payment.'),
+          renderErrorPage(
+            'The URL has no session_id. Open the link that the checkout showed after payment. If you have paid, the credit is added automatically.',
+          ),
         );
       }
       if (!card) return page(503, {}, renderErrorPage(CARD_OFF.body.error.message));

@@ -72,7 +72,7 @@ export class NodeWatch {
       if (this.#isStopped) return;
       this.#state = 'unreachable';
       if (former === this.#state) return;
-      const effect = 'so direct payments and deposits cannot be confirmed';
+      const effect = 'so new direct payments and deposits are refused and not charged';
       this.#log.error({ err }, `X402_RPC_URL: no node of the chain answers, ${effect}. Check the URL and the network`);
       return;
     }
@@ -101,7 +101,7 @@ export class NodeWatch {
     if (this.#domain !== 'different') return;
     const fix = "Set both to the results of the contract's name() and version()";
     this.#log.error(
-      `X402_ASSET_NAME, X402_ASSET_VERSION: the token's EIP-712 domain is not ${name}, version ${version}. ${fix}. Until then direct payments and deposits answer 503`,
+      `X402_ASSET_NAME, X402_ASSET_VERSION: the token's EIP-712 domain is not ${name}, version ${version}. ${fix}. Until then direct payments and deposits are refused with 503 and not charged`,
     );
   }
 }
