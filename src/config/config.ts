@@ -15,6 +15,7 @@ import { type QuoteConfig, readQuotes, readSigningKeys, readX402, type X402Confi
 export interface Config extends ReturnType<typeof readEdge>, ReturnType<typeof readAdmin> {
   readonly host: string;
   readonly port: number;
+  /** What all paths are relative to (R41). */
   readonly baseUrl: string;
   readonly isBaseUrlSet: boolean;
   readonly serviceName: string;

@@ -20,6 +20,7 @@ export function readEdge(reader: SettingsReader) {
   }
   return {
     trustProxy,
+    /** The persistent window (R39). */
     rateLimit: {
       max: reader.integer('RATE_LIMIT_MAX', 1, 1_000_000_000) ?? 30,
       windowSeconds: reader.integer('RATE_LIMIT_WINDOW_SECONDS', 1, 86_400) ?? 60,

@@ -17,7 +17,7 @@ export class PayeeError extends Error {}
 
 const ENTRY = /^(?<address>0x[0-9a-fA-F]{40})(?::(?<status>[a-z]+)(?::(?<from>[^:]*)(?::(?<until>[^:]*))?)?)?$/;
 
-/** Reads `X402_PAY_TO`: `address[:status[:validFrom[:validUntil]]]`, comma-separated, in UTC. Throws PayeeError. */
+/** Reads `X402_PAY_TO`: `address[:status[:validFrom[:validUntil]]]`, comma-separated, in UTC (R37). Throws PayeeError. */
 export function parsePayees(setting: string): readonly Payee[] {
   const payees = setting.split(',').map((entry, index) => parsePayee(entry.trim(), index + 1));
   if (new Set(payees.map(({ address }) => address)).size !== payees.length) {

@@ -33,7 +33,7 @@ export class SigningKeysError extends Error {
   }
 }
 
-/** Reads `SIGNING_KEYS_FILE`: a JWK Set of private P-256 keys with kid, status and dates. Throws SigningKeysError. */
+/** Reads `SIGNING_KEYS_FILE`: a JWK Set of private P-256 keys with kid, status and dates (R37). Throws SigningKeysError. */
 export function parseSigningKeys(text: string, now: Date): readonly SigningKey[] {
   const keys = readStoredKeys(text).keys.map(readKey);
   if (new Set(keys.map(({ keyId }) => keyId)).size !== keys.length)

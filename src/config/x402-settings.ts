@@ -43,6 +43,7 @@ export interface X402Config {
 
 export interface QuoteConfig {
   readonly secrets: readonly [string, ...string[]];
+  /** How long a quote is honoured (R29). */
   readonly ttlSeconds: number;
 }
 

@@ -39,7 +39,7 @@ export const isRefused = (error: unknown): error is Error =>
   error instanceof Error &&
   (REFUSED_STATES.test(codeOf(error)) || codeOf(error) === 'ERR_INVALID_URL' || REFUSED_BY_DRIVER.test(error.message));
 
-/** True if an operator must act: the database refuses the login, or lacks tables or rights. */
+/** True if an operator must act: the database refuses the login, or lacks tables or rights (R47). */
 export const isNotSetUp = (error: unknown): boolean =>
   isRefused(error) || (error instanceof Error && NOT_SET_UP_STATES.test(codeOf(error)));
 

@@ -14,7 +14,7 @@ export interface Challenge {
   readonly expiresAt: Date;
 }
 
-/** Creates a challenge by the database's clock, which also judges its expiry. Nothing is stored. */
+/** Creates a challenge by the database's clock, which also judges its expiry. Nothing is stored (R38). */
 export async function issueChallenge(db: Database, content: FeedbackContent, ttlSeconds: number): Promise<Challenge> {
   const clock = db.selectNoFrom(clockTime.as('issuedAt'));
   const { issuedAt } = await clock.executeTakeFirstOrThrow();

@@ -46,7 +46,10 @@ function smtpSender({ smtpUrl }: MailOptions): MailSender {
   };
 }
 
-/** A row lock prevents double mails. Only a crash between the reply and the update repeats one, with its Message-ID. */
+/**
+ * Mails feedback that is stored (R38). A row lock prevents double mails. Only a crash between the reply and the update
+ * repeats one, with its Message-ID.
+ */
 export async function deliverFeedback(
   db: Database,
   feedbackId: string,

@@ -12,6 +12,7 @@ interface SignedChallenge {
   readonly expiresAt: Date;
 }
 
+/** What the wallet signs (R38). */
 export function signingMessage(
   { serviceName, baseUrl }: ServiceIdentity,
   challenge: SignedChallenge,

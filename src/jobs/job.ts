@@ -41,6 +41,7 @@ export const audioKey = (jobId: string, fence: number): string => `jobs/${jobId}
 /** A request becomes a job if it asks for that (`async=true`), or by its length (R6). */
 export const isAsynchronous = (asked: boolean, characters: number): boolean => asked || characters >= ASYNC_TEXT_LENGTH;
 
+/** Any text that is no UUID is an unknown job (R57). */
 export async function findJob(db: Database, id: string): Promise<Job | undefined> {
   if (!isUuid(id)) return undefined;
   const row = await db.selectFrom('job').select(JOB_COLUMNS).where('id', '=', id).executeTakeFirst();

@@ -98,7 +98,7 @@ export async function findReplayedJob(
   return isOfKey(replay) ? replay : undefined;
 }
 
-/** Queues a job together with its hold, in one transaction. A repetition returns the first request's job (R17). */
+/** Queues a job together with its hold (R6), in one transaction. A repetition returns the first request's job (R17). */
 export async function queueJob(
   db: Database,
   cardCredits: CardCredits,

@@ -65,6 +65,7 @@ type Outcome =
 
 const HOLD_EVENTS: Partial<Record<Outcome['kind'], HoldEvent>> = { completed: 'captured', failed: 'voided' };
 
+/** Claims a job, speaks it, stores its audio, and ends it (R18). */
 async function runJob(jobId: string, options: JobRunnerOptions, signal: AbortSignal): Promise<void> {
   const askedAt = performance.now();
   const claim = await claimJob(options.db, jobId);

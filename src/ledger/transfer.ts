@@ -73,7 +73,7 @@ interface CardMoney {
   readonly reference: string;
 }
 
-/** Credits a card account, which its first credit creates (R16). */
+/** Credits a card account, which its first credit creates (R15, R16). */
 export async function creditCard(trx: Database, { accountId, livemode, amountMicroUsd, reference }: CardMoney) {
   const entry = { kind: 'top_up', debit: contra.cardClearing, credit: accountId, amountMicroUsd, reference } as const;
   const account = await trx
@@ -104,7 +104,7 @@ type BookedPayment = Pick<
   'amount_micro_usd' | 'cost_pico_usd' | 'model' | 'payer' | 'receipt' | 'trace_id' | 'upstream'
 > & { id: string; purpose: string };
 
-/** Books the settled rows of `payment` as revenue or deposit. The first deposit creates the payer's wallet. */
+/** Books the settled rows of `payment` as revenue or deposit. The first deposit creates the payer's wallet (R35). */
 export const bookPayment = (db: QueryCreator<DB & { payment: BookedPayment }>) =>
   db
     .with('revenue', (qb) =>

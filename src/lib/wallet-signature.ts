@@ -19,7 +19,7 @@ export function withFullV<S extends string>(signature: S): S {
 
 /**
  * Recovers the signer by secp256k1, in lower case (R31). Returns undefined for high s (EIP-2) and contract signatures
- * (EIP-1271).
+ * (EIP-1271), which are refused (R30).
  */
 export function recoverAddress(digest: Uint8Array, signature: string): string | undefined {
   if (!SIGNATURE.test(signature)) return undefined;

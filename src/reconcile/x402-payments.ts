@@ -25,7 +25,7 @@ export const abandonedPayments = (reservations: Reservations): Reconciler =>
     }
   });
 
-/** Asks the chain about payments without a clear outcome (R23, R25, R45). Counts those settled or failed for good. */
+/** Asks the chain about payments without a clear outcome (R23, R25, R35, R45). Counts those settled or failed for good. */
 export const doubtfulPayments = (states: PaymentStates, resolver: Resolver): Reconciler =>
   reconciler('doubtful_payments', 1, async (turn, failures) => {
     const since = await states.now();

@@ -27,7 +27,7 @@ export interface ReaderOptions {
 
 export const MAGIC_BYTES = RIFF_HEADER_BYTES;
 
-/** By magic bytes: ID3v2 or APE tag, MPEG Layer III frame, or RIFF/WAVE. Undefined while more bytes are needed. */
+/** By magic bytes: ID3v2 or APE tag, MPEG Layer III frame, or RIFF/WAVE. Undefined while more bytes are needed (R56). */
 export function detectAudioType(bytes: Uint8Array): AudioType | 'not-audio' | undefined {
   if (bytes.length === 0) return undefined;
   if (matches(bytes, 0, 'RIFF') && matches(bytes, 8, 'WAVE')) {

@@ -34,7 +34,7 @@ interface Expected {
   readonly quotedPayee?: string;
 }
 
-/** Requires every field of the only offer to match the signed metadata. @throws UntrustedError */
+/** Requires every field of the only offer to match the signed metadata (R37). @throws UntrustedError */
 export function checkChallenge(challenge: PaymentRequired, expected: Expected): PaymentRequirements {
   const { metadata, amountMicroUsd, path } = expected;
   const { x402Version, accepts, resource } = challenge;

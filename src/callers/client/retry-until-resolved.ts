@@ -46,7 +46,7 @@ export interface PendingRequest<Bought> {
   readonly isRetry: boolean;
 }
 
-/** Repeats the identical request. After a lost response only a report of this payment's state ends the loop. */
+/** Repeats the identical request. After a lost response only a report of this payment's state ends the loop (R25). */
 export async function retryUntilResolved<Bought>(pendingRequest: PendingRequest<Bought>): Promise<Resolution<Bought>> {
   const { pending, signal, timeoutMs } = pendingRequest;
   const deadline = Date.now() + timeoutMs;

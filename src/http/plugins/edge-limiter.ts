@@ -69,7 +69,10 @@ export interface CredentialCheck {
   end(shown: Credential | undefined): void;
 }
 
-/** A one-minute window per client in this process. Requests can be uncounted, and credentials shown over the limit. */
+/**
+ * A one-minute window per client in this process, before the persistent one (R39). Requests can be uncounted, and
+ * credentials shown over the limit.
+ */
 export class EdgeLimiter {
   readonly #count: ReturnType<FastifyInstance['createRateLimit']>;
   readonly #minutes: EdgeMinutes;

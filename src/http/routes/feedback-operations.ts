@@ -17,6 +17,7 @@ export interface FeedbackOptions extends ServiceIdentity {
     | undefined;
 }
 
+/** Challenges, and feedback that a wallet has signed (R38). */
 export function feedbackOperations(options: FeedbackOptions): FeedbackOperations<OperationContext> {
   const { db, feedback } = options;
 

@@ -16,6 +16,7 @@ export function selectQuoted(catalog: Catalog, body: QuoteRequest) {
   return tooLong ? refuse(tooLong) : selected;
 }
 
+/** Here a text that is too long is a 400 as well (R8). */
 const refuse = <Code extends OrderRefusal['code']>({ code, message, details }: OrderRefusal & { code: Code }) =>
   ({ status: 400, body: errorBody(code, message, details) }) as const;
 

@@ -47,7 +47,7 @@ export interface StreamedSpeechParts extends Streaming {
   readonly permits: SynthesisPermits;
 }
 
-/** Everything but the order. `storeAudio` and the idempotency key count only for asynchronous requests. */
+/** Everything but the order. `storeAudio` and the idempotency key count only for asynchronous requests (R6). */
 interface SpeechTerms {
   readonly isLater: boolean;
   readonly storeAudio: boolean;
@@ -87,7 +87,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     return answerReplayedJob({ ...sent, utterance }, sale, slot, context);
   }
 
-  /** The sale, or the first refusal in the order of R7. */
+  /** The sale, or the first refusal in the order of R7, such as headers of another flow (R36). */
   function readSale(
     placed: OrderResult,
     { headers, isLater }: SpeechTerms,

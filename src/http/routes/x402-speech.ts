@@ -61,7 +61,7 @@ interface OfferedFlow {
   readonly replays: ReplayLookup;
 }
 
-/** What a request for speech selects: by its text, or by a quote. */
+/** What a request for speech selects: by its text, or by a quote (R29). */
 type OfferRequest = OrderRequest | (QuotedRequest & { readonly quoteToken: string });
 
 interface OfferedOrder {
@@ -173,7 +173,7 @@ export class X402Speech {
     const offered = 'quoteToken' in asked ? await this.#offerQuoted(asked) : this.#offerAtRate(asked);
     const [chosen, other] = flows.filter(({ headers }) => headers.some((name) => context.hasHeader(name)));
     const mixed = refuseForeignHeaders(context, other ? [...foreignHeaders, ...other.headers] : foreignHeaders);
-    // With headers of two flows there is no one payment to look up.
+    // With headers of two flows (R36) there is no one payment to look up.
     if (mixed) return refusedBy(isAnswer(offered) ? offered : mixed);
     const { flow, replays } = chosen ?? {};
     if (isAnswer(offered)) return refusedBy(offered, replays);

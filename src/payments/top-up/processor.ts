@@ -73,7 +73,7 @@ export class Processor {
     this.balance = new ProcessorBalance(this.#stripe);
   }
 
-  /** Opens a session; repeating it with the same topUpId opens no second one. */
+  /** Opens a session that carries the challenge (R46); repeating it with the same topUpId opens no second one. */
   async openCheckout(request: CheckoutRequest): Promise<{ sessionId: string; url: string }> {
     const product_data = { name: request.productName };
     const tax_behavior = this.#hasTax ? ({ tax_behavior: 'exclusive' } as const) : {};

@@ -54,8 +54,8 @@ export class Purchases {
   }
 
   /**
-   * Records the purchase and opens the checkout. A given account must exist and may spend; without one, the id is new, and
-   * the first credit creates the account (R15).
+   * Records the purchase and opens the checkout. A given account must exist and may spend; without one, the id is new
+   * (R57), and the first credit creates the account (R15).
    */
   async start(request: PurchaseRequest): Promise<StartResult> {
     const { amountCents, challengeId = null } = request;

@@ -33,8 +33,8 @@ export const failureReceipt = ({ network, claim }: Payment, reason: string): str
 const unlessDeposits = sql`case when bool_and(purpose = 'speech') over () then ${asynchronousCommit} end`;
 
 /**
- * Settles and books payments; deposits must be of different payers. Undefined if the state forbids it. Repeatable. Without
- * deposits the commit does not wait for the disk: the chain shows a settlement that is lost (R25).
+ * Settles and books payments; deposits (R35) must be of different payers. Undefined if the state forbids it. Repeatable.
+ * Without deposits the commit does not wait for the disk: the chain shows a settlement that is lost (R25).
  */
 export async function bookSettlements(
   db: Database,

@@ -96,6 +96,7 @@ const TRANSACTION = /^(?:0x)?([0-9a-f]{64})$/i;
 const REASON = /^[a-z0-9_]{1,100}$/;
 const MAX_DETAIL_CHARACTERS = 200;
 
+/** Verifies a payment, and settles it on the chain (R21). */
 export class Facilitator {
   readonly host: string;
   readonly #pool: Pool;

@@ -44,7 +44,7 @@ interface SettlementParts {
 }
 
 /**
- * Settles a reserved payment, at most once:
+ * Settles a reserved payment, at most once (R21):
  *
  *     reserved -- recorded --> settling -- one settle is sent, by the facilitator that has verified it -->
  *       no transaction, for a reason that excludes one -> refused, the chain is watched
