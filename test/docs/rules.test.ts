@@ -1,10 +1,11 @@
-/** docs/rules.md defines what code, tests and documents cite as R1, R2, …; both sides are held against each other here. */
+/** The pages of rules define what code, tests and documents cite as R1, R2, …; both sides are held against each other here. */
 import { readdir, readFile } from 'node:fs/promises';
 import { test } from 'tap';
+import { routes } from '../../src/contract/routes.ts';
 import { projectFile } from '../support/project.ts';
 
 const PROJECT = projectFile('');
-const RULES = 'docs/rules.md';
+const PAGES = ['docs/rules.md', 'docs/rules-x402.md'];
 const FOLDERS = ['src', 'test', 'lab', 'codegen', 'db', 'docs'];
 const FILES = ['openapi.yaml', 'README.md', 'CONTRIBUTING.md'];
 const CITATION = /\bR\d+[a-z]?\b/g;
@@ -25,17 +26,21 @@ async function citingFiles(): Promise<Map<string, ReadonlySet<string>>> {
   return new Map(await Promise.all(texts));
 }
 
-const rules = (await read(RULES))
-  .split(/^### (?=R\d)/m)
-  .slice(1)
-  .map((text) => ({ id: text.slice(0, text.indexOf(':')), text }));
+const texts = await Promise.all(PAGES.map(read));
+const pages = texts.map((page) =>
+  page
+    .split(/^### (?=R\d)/m)
+    .slice(1)
+    .map((text) => ({ id: text.slice(0, text.indexOf(':')), text })),
+);
+const rules = pages.flat();
 const citations = await citingFiles();
 const saysWhyNot = (text: string): boolean => /^Not cited: /m.test(text);
 
 const citedIn = (id: string): string[] =>
-  [...citations].filter(([path, ids]) => path !== RULES && ids.has(id)).map(([path]) => path);
+  [...citations].filter(([path, ids]) => !PAGES.includes(path) && ids.has(id)).map(([path]) => path);
 
-test('every cited rule is defined in docs/rules.md', async (t) => {
+test('every cited rule is defined on a page of rules', async (t) => {
   const defined = new Set(rules.map(({ id }) => id));
   t.ok(defined.size > 60);
   const unknown = [...citations].flatMap(([path, ids]) =>
@@ -44,12 +49,15 @@ test('every cited rule is defined in docs/rules.md', async (t) => {
   t.strictSame(unknown, []);
 });
 
-test('each rule is defined once, in numeric order', async (t) => {
-  const ids = rules.map(({ id }) => id);
-  t.strictSame(
-    ids,
-    [...new Set(ids)].sort((a, b) => a.localeCompare(b, 'en', { numeric: true })),
-  );
+test('each rule is defined once, in the numeric order of its page', async (t) => {
+  for (const page of pages) {
+    const ids = page.map(({ id }) => id);
+    t.strictSame(
+      ids,
+      [...ids].sort((a, b) => a.localeCompare(b, 'en', { numeric: true })),
+    );
+  }
+  t.equal(new Set(rules.map(({ id }) => id)).size, rules.length);
 });
 
 test('each rule is cited by code or by a test, or says why not', async (t) => {
@@ -68,4 +76,12 @@ test('each file listed for a rule exists and cites it', async (t) => {
       .map((file) => `${id} is not in ${file}; it is cited in ${citedIn(id).join(', ')}`);
   });
   t.strictSame(broken, []);
+});
+
+test('docs/rules.md: its table has each endpoint of the contract', async (t) => {
+  const [, table = ''] = /^## Endpoints and records\n(.*?)^## /ms.exec(texts[0] ?? '') ?? [];
+  const cells = [...table.matchAll(/^\| (.+?) \|/gm)].map(([, cell]) => cell as string);
+  const listed = cells.flatMap((cell) => [...cell.matchAll(/`(\/[^`]*)`/g)].map(([, path]) => path as string));
+  const served = new Set(routes.map(({ path }) => path.replaceAll(/:(\w+)/g, '{$1}')));
+  t.strictSame(listed.sort(), [...served].sort());
 });
