@@ -26,6 +26,7 @@ export function openJobs({ config, db, metrics, log }: SharedParts, speaking: Sp
     signingSecrets,
   } = config.jobs;
   const store = openAudioStore(audioStore, metrics.outside('store'));
+  // A link is signed only where a secret is set (R50).
   const signer = signingSecrets.length > 0 ? createLinkSigner('job-audio', signingSecrets) : undefined;
   if (!signer)
     log.warn('audio links are not signed, so anyone who knows a job id can download its audio. Set JOB_SIGNING_SECRET');

@@ -6,7 +6,7 @@ import { splitText } from './split-text.ts';
 
 export interface Order extends Selection {
   readonly text: string;
-  /** UTF-16 code units of the trimmed text (R1). */
+  /** UTF-16 code units of the trimmed text (R1, R2). */
   readonly characters: number;
   readonly ratePicoUsd: bigint;
   readonly priceMicroUsd: bigint;

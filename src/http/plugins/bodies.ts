@@ -72,7 +72,7 @@ const unreadable = (answer: Failure<ErrorCode>): Unreadable => ({ outcome: 'unre
 
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
-/** Decodes JSON to its value, a form to an object (lists for repeated fields), and text to a string. */
+/** Decodes JSON to its value, a form to an object (lists for repeated fields), and text to a string (R2). */
 export function decodeBody(
   type: string,
   bytes: Buffer,

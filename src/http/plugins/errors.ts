@@ -35,7 +35,7 @@ const MALFORMED: FrameworkFault = {
   message: 'The request is malformed. Check its headers and body, then send it again. You were not charged.',
 };
 
-/** Answers every thrown error with a declared structured error without internals (R10). */
+/** Answers every thrown error with a declared structured error without internals (R10); a body too large is 413 (R4). */
 export const errors = fp(async (app) => {
   app.setErrorHandler(handleError);
   app.addHook('preSerialization', async (_request, reply, body) => showPayment(body, reply));

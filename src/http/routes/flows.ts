@@ -15,7 +15,7 @@ export function refuseForeignHeaders(request: OperationContext, foreign: readonl
       );
 }
 
-/** Refuses a payment in the header of x402 version 1, which would otherwise be ignored. */
+/** Refuses a payment in the header of x402 version 1, which would otherwise be ignored (R74). */
 export function refuseFormerHeader(request: OperationContext) {
   if (!request.hasHeader('x-payment')) return undefined;
   const message =

@@ -25,6 +25,7 @@ export const depositDiscovery = (): DiscoveryExtension =>
     { type: 'object', properties: CREDITED },
   );
 
+/** How directories of paid services list speech (R27). */
 export function speechDiscovery(method: 'GET' | 'POST'): DiscoveryExtension {
   const form = (maxLength: number, speed: object) => ({
     type: 'object',

@@ -33,6 +33,7 @@ export interface PaymentRequest extends PaymentIdentity {
   readonly usage?: UsageRecord | undefined;
 }
 
+/** Reads `payment-signature`; what is no payment is 400 INVALID_PAYMENT_PAYLOAD, before anything is verified (R74). */
 export function readPaymentHeader(headers: Readonly<Record<string, string | undefined>>) {
   try {
     return { outcome: 'read' as const, credential: decodeEnvelope(String(headers['payment-signature'])) };
