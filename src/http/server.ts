@@ -145,7 +145,7 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
   }
 }
 
-/** Refuses speech while the event loop or the heap is overloaded. */
+/** Refuses speech while the event loop or the heap is overloaded (R9). */
 const pressureOptions = (metrics: Metrics): FastifyUnderPressureOptions => ({
   sampleInterval: SAMPLE_INTERVAL_MS,
   maxEventLoopDelay: MAX_EVENT_LOOP_DELAY_MS,

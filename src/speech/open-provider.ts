@@ -133,7 +133,11 @@ export interface CollectedSpeech extends Pick<Speech, 'mimeType' | 'upstream' | 
   readonly audio: Buffer;
 }
 
-/** Returns the whole audio, with failover. @param share counts the audio as it arrives @throws SpeechError */
+/**
+ * Returns the whole audio, with failover; of the one type that is accepted, if only one is (R56).
+ * @param share counts the audio as it arrives
+ * @throws SpeechError
+ */
 export function collectSpeech(
   provider: SpeechProvider,
   utterance: Utterance,

@@ -59,7 +59,7 @@ export interface Selection {
 }
 
 /**
- * Validates what the contract can't of model, voice and speed, in this order, before any payment (R7). The voice must be
+ * Validates what the contract can't of model, voice and speed, in this order, before any payment (R7, R8). The voice must be
  * one of the model's, by its whole id: a bare slug is none (R42).
  */
 export function select(

@@ -5,7 +5,7 @@ import { SpeechError } from './provider.ts';
 const WAITING_SHARE = 0.25;
 const RETRY_AFTER_SECONDS = 5;
 
-/** Bounds concurrent syntheses. A request takes its permit before any hold, and keeps it until its synthesis ends. */
+/** Bounds concurrent syntheses (R9). A request takes its permit before any hold, and keeps it until its synthesis ends. */
 export class SynthesisPermits {
   readonly #limit: LimitFunction;
   readonly #maxWaiting: number;

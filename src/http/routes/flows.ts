@@ -36,7 +36,7 @@ const PAUSED: Readonly<Record<PausableFlow, string>> = {
   deposit: 'The operator has paused deposits. Retry later. You were not charged.',
 };
 
-/** The error for a paused flow; undefined while the flow is open. */
+/** The error for a paused flow (R9); undefined while the flow is open. */
 export const pausedSpeech = (pauses: Pauses, flow: PausableFlow): SpeechError | undefined =>
   pauses.has(flow)
     ? new SpeechError('TTS_UNAVAILABLE', PAUSED[flow], true, PAUSE_RETRY_SECONDS, 'utterance', 'paused')

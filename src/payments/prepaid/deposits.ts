@@ -148,6 +148,7 @@ async function credited(db: Database, { claim }: Payment, { receipt, isNew }: Bo
 const isConflict = (status: PaymentStatus): boolean =>
   status.outcome === 'refused' && status.code === 'PAYMENT_IDENTIFIER_CONFLICT';
 
+/** Of a deposit whose outcome is not known yet (R25). */
 const open = (transaction: string | undefined) =>
   transaction === undefined
     ? refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown')
