@@ -12,7 +12,7 @@ export type NodeUrls = readonly [string, ...string[]];
 /** How long a deposit waits for its confirmations (R35). */
 export const DEPOSIT_TIMEOUT_SECONDS = 120;
 const SETTLE_TIMEOUT_MS = 30_000;
-/** Our node may be behind the facilitator's. */
+/** How long a transfer of speech is awaited (R25): our node may be behind the facilitator's. */
 const INCLUSION_TIMEOUT_MS = 5_000;
 
 /** A bearer token, a key that signs a token for each request, or headers. */

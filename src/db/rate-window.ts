@@ -25,7 +25,7 @@ export interface TakenSlots {
 export const bucketKey = ({ scope, key }: Bucket): Buffer => createHash('sha256').update(`${scope}\0${key}`).digest();
 
 /**
- * Takes slots of buckets: as many as there are attempts, while the window has any left. The row lock serializes
+ * Takes slots of buckets (R39): as many as there are attempts, while the window has any left. The row lock serializes
  * statements on one bucket, and the clock is read under it. Returns `key` and the columns of TakenSlots.
  * @param buckets rows with `key`, `scope` and `attempts`, for a `from`
  */

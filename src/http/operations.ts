@@ -62,7 +62,10 @@ const LOCATIONS: Readonly<Record<string, Location>> = {
   body: 'body',
 };
 
-/** Serves operations at their routes of the contract, with the functions that codegen compiled from openapi.yaml. */
+/**
+ * Serves operations at their routes of the contract, with the functions that codegen compiled from openapi.yaml. HEAD
+ * is served beside a GET, unless that is marked `x-no-head` (R51).
+ */
 export const operations: FastifyPluginAsync<OperationsOptions> = async (
   app,
   { routes, probeExamples, bodyLimits, waitMs },

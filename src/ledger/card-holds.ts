@@ -60,8 +60,8 @@ interface JudgedRow extends TakenSlots {
 
 /**
  * Places holds on card accounts in one statement. It locks the accounts, takes slots of their windows, and debits those
- * that have one and can pay (R12). Their order is that of the requests. The new balance is computed from the locked row,
- * because the snapshot may show an older one. Only the hold of a job waits for the disk. A locked account is waited
+ * that have one and can pay (R6, R12). Their order is that of the requests. The new balance is computed from the locked
+ * row, because the snapshot may show an older one. Only the hold of a job waits for the disk. A locked account is waited
  * for, unless those are skipped.
  */
 export function cardHoldStatement(terms: CardHoldTerms) {

@@ -174,7 +174,7 @@ interface VoidResult {
   readonly balanceMicroUsd: bigint;
 }
 
-/** Restores the hold, once (R33). If it has already ended, reads how; a crash or failover may have lost it. */
+/** Restores the hold, once (R18, R33). If it has already ended, reads how; a crash or failover may have lost it. */
 export async function voidHold(db: Database, hold: HoldRef & Pick<HoldRecord, 'accountId'>): Promise<VoidResult> {
   const refunded = await db
     .with('voided', (qb) =>

@@ -104,7 +104,7 @@ type BookedPayment = Pick<
   'amount_micro_usd' | 'cost_pico_usd' | 'model' | 'payer' | 'receipt' | 'trace_id' | 'upstream'
 > & { id: string; purpose: string };
 
-/** Books the settled rows of `payment` as revenue or deposit. The first deposit creates the payer's wallet (R35). */
+/** Books the settled rows of `payment` as revenue or deposit. The first deposit creates the payer's wallet (R35, R71). */
 export const bookPayment = (db: QueryCreator<DB & { payment: BookedPayment }>) =>
   db
     .with('revenue', (qb) =>

@@ -283,7 +283,7 @@ const SPEND_STATES: Readonly<Record<string, SpendState>> = {
   voided: 'restored',
 };
 
-/** Finds the debit of exactly this request; undefined if its nonce is unspent or another request spent it. */
+/** Finds the debit of exactly this request (R60); undefined if its nonce is unspent or another request spent it. */
 export async function findSpend(
   db: Database,
   address: string,

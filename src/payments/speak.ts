@@ -127,7 +127,8 @@ export interface SpeechFailed {
 
 /**
  * Sells speech through any flow and delivery, except the speech of jobs: `end-job.ts` captures or refunds that (R18).
- * Balances are debited before synthesis, a direct payment settles after it (R21). The books follow the delivery (R55):
+ * Balances are debited before synthesis (R12, R71), a direct payment settles after it (R21). The books follow the
+ * delivery (R55):
  *
  *     take a permit      else failed: nothing is asked of the payer
  *     authorize          the price is held under a lease; else refused, or the response that was paid before

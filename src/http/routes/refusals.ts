@@ -228,7 +228,7 @@ function messageOf({ code, reason, fault, payment, facilitatorReason }: Refused)
   return REASONS[reason]?.message ?? MESSAGES[code];
 }
 
-/** Counts a credential's result (R48). Returns a 429 if the address has shown too many that fail. */
+/** Counts a credential's result (R13, R48). Returns a 429 if the address has shown too many that fail. */
 export async function limitCredential({ credential }: Refused, { rateLimits }: OperationContext) {
   if (credential === 'verified') rateLimits.uncountVerified();
   return credential === 'failed' ? rateLimits.takeForFailedCredential() : undefined;

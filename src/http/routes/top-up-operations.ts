@@ -53,7 +53,7 @@ export function topUpOperations(
 
   const launcher = { site, maxCents: card?.maxCents ?? 0, ratePicoUsd };
 
-  /** While the database is unavailable a lookup finds nothing here; the purchase itself looks again. */
+  /** While the database is unavailable a lookup finds nothing here; the purchase itself looks again (R15). */
   const ifAvailable = async <T>(lookup: Promise<T>, log: OperationContext['log']) =>
     lookup.catch((err) => {
       if (!isDatabaseFault(err)) throw err;

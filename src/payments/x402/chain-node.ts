@@ -109,7 +109,7 @@ export class ChainNode {
     return receipt ? proofIn(receipt, this.#asset.address, claim) : undefined;
   }
 
-  /** Whether the transfer is deep enough to be credited, judged by this node alone (R66). */
+  /** Whether the transfer is deep enough to be credited, judged by this node alone (R35, R66). */
   async isConfirmed({ block, blockHash }: TransferProof): Promise<boolean> {
     if (block > newestConfirmed(await this.head())) return false;
     return this.#isCanonical({ number: block, hash: blockHash });

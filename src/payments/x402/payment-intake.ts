@@ -106,7 +106,7 @@ export class PaymentIntake {
     return { outcome: 'known', payment: winner.known, status: winner.status ?? running };
   }
 
-  /** Releases a payment that is not admitted, also when it throws (R24). */
+  /** Releases a payment that is not admitted, also when it throws (R23, R24). */
   async admit(reserved: Reserved): Promise<Admitted | IntakeRefusal | Refused<'RATE_LIMITED'> | TakenOver> {
     let checked: Admitted | IntakeRefusal | Refused<'RATE_LIMITED'>;
     try {
@@ -233,7 +233,7 @@ export class PaymentIntake {
   async #check({ payment, log, facilitatorRequest, verifiedBy, ...reserved }: Reserved) {
     const exposure = reserved.exposure ?? (await this.#parts.reservations.exposure(payment));
     if (exposure.failed && exposure.running > 0n) return refused('RATE_LIMITED', 'one_at_a_time_after_failure');
-    // The facilitator compares the balance with this payment alone.
+    // The facilitator compares the balance with this payment alone (R21b).
     const isAlone = exposure.unsettled === 0n;
     const isCovered = () => isSolvent(this.#parts, payment, exposure);
     const [verification, canPay] = await Promise.all([

@@ -162,8 +162,8 @@ export class Reservations {
   }
 
   /**
-   * Records that a settle is about to be sent. If false, the reservation is lost and none may be sent. May be repeated if
-   * the database's answer was lost.
+   * Records that a settle is about to be sent (R21). If false, the reservation is lost and none may be sent. May be
+   * repeated if the database's answer was lost.
    */
   beginSettling({ id, fence }: Payment, upstream?: UpstreamUsage): Promise<boolean> {
     return this.#settlings.execute({ id, fence, upstream });

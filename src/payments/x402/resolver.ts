@@ -27,7 +27,7 @@ interface ResolverParts {
   readonly metrics: Metrics | undefined;
 }
 
-/** Records what the chain shows about payments in doubt (R23, R25, R44). @throws RpcError if it shows nothing */
+/** Records what the chain shows about payments in doubt (R23, R25, R35, R44). @throws RpcError if it shows nothing */
 export class Resolver {
   readonly #parts: ResolverParts;
   /** Deposits of one payer never share a statement, because each changes the wallet. */

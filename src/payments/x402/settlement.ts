@@ -52,6 +52,7 @@ interface SettlementParts {
  *       anything else                                  -> unknown, the chain decides (Resolver)
  *
  * `unknown` is 409 PAYMENT_OUTCOME_UNKNOWN. After `settling` no process ever sends it again (R23, R25).
+ * The proof of a deposit has to be confirmed (R35), that of speech only included (R44).
  */
 export class Settlement {
   readonly #parts: SettlementParts;
