@@ -109,6 +109,10 @@ export function connectionFix(error: Error): string {
   return fix ?? 'Read the log of the database server, and check the host and port in DATABASE_URL.';
 }
 
+/** What to do if the database accepts no writes. */
+export const READ_ONLY_FIX =
+  'If it is a standby, set DATABASE_URL to the primary. Otherwise reset default_transaction_read_only in the role, the database or the server.';
+
 /** What to do if the role of the connection lacks rights. */
 export const RIGHTS_FIX =
   'Run npm run migrate as the owner of the tables, with DATABASE_APP_ROLE set to the role that DATABASE_URL names.';

@@ -2,7 +2,15 @@ import { sql } from 'kysely';
 import { within } from '../lib/within.ts';
 import { readRoleRights } from './application-role.ts';
 import type { Database } from './database.ts';
-import { connectionFix, faultOf, isRefused, poolerFix, RIGHTS_FIX, rightsFix } from './database-errors.ts';
+import {
+  connectionFix,
+  faultOf,
+  isRefused,
+  poolerFix,
+  READ_ONLY_FIX,
+  RIGHTS_FIX,
+  rightsFix,
+} from './database-errors.ts';
 import { pendingMigrations } from './migrate.ts';
 
 export type Readiness =
@@ -15,7 +23,6 @@ export type Readiness =
   | { readonly outcome: 'unavailable'; readonly cause: string; readonly fix: string };
 
 const START_FIX = 'Start the database, or correct DATABASE_URL.';
-const STANDBY_FIX = 'Set DATABASE_URL to the primary, or turn off default_transaction_read_only.';
 
 /** Whether the service can use the database now. Never throws. */
 export async function readReadiness(
@@ -52,7 +59,7 @@ async function ask(db: Database, name: (db: Database) => Promise<unknown>): Prom
   try {
     await name(db);
     if (await isReadOnly(db))
-      return { outcome: 'unavailable', cause: 'it is read-only, such as a standby', fix: STANDBY_FIX };
+      return { outcome: 'unavailable', cause: 'it is read-only, such as a standby', fix: READ_ONLY_FIX };
     const pending = await pendingMigrations(db);
     if (pending.length > 0) return { outcome: 'unmigrated', pending };
     const { missing } = await readRoleRights(db);
@@ -60,11 +67,10 @@ async function ask(db: Database, name: (db: Database) => Promise<unknown>): Prom
     return { outcome: 'denied', cause: `the role can't ${missing.join(', ')}`, fix: RIGHTS_FIX };
   } catch (error) {
     const cause = error instanceof Error ? faultOf(error) : undefined;
-    const fix = isRefused(error) ? connectionFix(error) : poolerFix(error);
+    const fix = error instanceof Error ? connectionFix(error) : START_FIX;
     const told = { cause: cause ?? 'an unknown error' };
     const rights = rightsFix(error);
     if (rights !== undefined) return { outcome: 'denied', ...told, fix: rights };
-    if (fix !== undefined) return { outcome: 'refused', ...told, fix };
-    return { outcome: 'unavailable', ...told, fix: error instanceof Error ? connectionFix(error) : START_FIX };
+    return { outcome: isRefused(error) || poolerFix(error) ? 'refused' : 'unavailable', ...told, fix };
   }
 }

@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import type { Config } from '../../config/config.ts';
 import { readRoleRights } from '../../db/application-role.ts';
 import { type Database, openDatabase, poolParametersOf, SESSION_SETTINGS, START_SETTINGS } from '../../db/database.ts';
-import { connectionFix, faultOf, poolerFix } from '../../db/database-errors.ts';
+import { connectionFix, faultOf, poolerFix, READ_ONLY_FIX } from '../../db/database-errors.ts';
 import { unixSeconds } from '../../db/expressions.ts';
 import { findNotValid, newerMigrations, pendingMigrations } from '../../db/migrate.ts';
 import { isCommitKept } from '../../db/rate-window.ts';
@@ -46,9 +46,7 @@ async function takesWrites(context: DoctorContext): Promise<Finding> {
     return fault(`The connection to the database fails: ${faultOf(error as Error)}.`, connectionFix(error as Error));
   }
   if ((await readSetting(db, 'transaction_read_only')) === 'off') return ok('The database answers and accepts writes.');
-  const fix =
-    'If it is a standby, set DATABASE_URL to the primary. Otherwise reset default_transaction_read_only in the role, the database or the server.';
-  return fault('The database is read-only.', fix);
+  return fault('The database is read-only.', READ_ONLY_FIX);
 }
 
 async function readSetting(db: Database, name: string): Promise<string> {
