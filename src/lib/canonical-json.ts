@@ -5,8 +5,9 @@ const serialize = canonicalizer as unknown as (value: unknown) => string | undef
 
 /**
  * Canonical JSON (RFC 8785), as metadata are signed (R37). A sorted copy takes half of the package's time and a quarter of
- * its memory, which was a fifth of a direct payment's. The package writes what the copy can't hold: an object lists numbers before other names,
- * `__proto__` is no member of it, and toJSON acts on the original. It throws for a number without JSON form.
+ * its memory, which was a fifth of a direct payment's. The package writes what the copy can't hold: an object lists numbers
+ * before other names, `__proto__` is no member of it, and toJSON acts on the original. It throws for a number without JSON
+ * form.
  */
 export function canonicalize(value: object): string {
   let isExact = true;

@@ -15,8 +15,9 @@ export interface TokenSigner<Claims extends object> {
 }
 
 /**
- * Tokens of quotes (R29), audio links and feedback challenges: compact JWS with HMAC-SHA-256. `typ` or a claim must name the
- * purpose. @param secrets the first signs, all verify
+ * Tokens of quotes (R29), audio links and feedback challenges: compact JWS with HMAC-SHA-256. `typ` or a claim must name
+ * the purpose.
+ * @param secrets the first signs, all verify
  */
 export function createTokenSigner<Claims extends object>(
   secrets: readonly string[],
