@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
-import { Ajv, type ErrorObject } from 'ajv';
+import type { ErrorObject } from 'ajv';
+import { compileSchema } from '../lib/json-schema.ts';
 import { parseWithoutNulls } from '../lib/without-nulls.ts';
 import {
   type CharactersPerSecond,
@@ -106,8 +107,7 @@ const modelSchema = objectOf(
   },
 );
 
-// The check of a constant schema would compile the meta-schema at each start.
-const validate = new Ajv({ allErrors: true, validateSchema: false }).compile<CatalogFile>(
+const validate = compileSchema<CatalogFile>(
   objectOf(
     {
       markupPercent: { type: 'integer', minimum: 100, maximum: 10_000 },
@@ -116,6 +116,7 @@ const validate = new Ajv({ allErrors: true, validateSchema: false }).compile<Cat
     },
     { silencePercent: { type: 'integer', minimum: 1, maximum: 90 }, upstreams: upstreamServersSchema },
   ),
+  { allErrors: true },
 );
 
 const BUILT_IN = new URL('catalog-default.json', import.meta.url);

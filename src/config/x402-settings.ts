@@ -1,5 +1,5 @@
 import { createPrivateKey, type JsonWebKey, type KeyObject } from 'node:crypto';
-import { Ajv } from 'ajv';
+import { compileSchema } from '../lib/json-schema.ts';
 import { checksumAddress } from '../lib/keccak.ts';
 import { objectOf } from './catalog-upstreams.ts';
 import { type Asset, DEFAULT_ASSET, DEFAULT_NETWORK } from './network.ts';
@@ -107,7 +107,7 @@ const LIST_FIX =
 const auth = { type: 'string', pattern: HEADER_TEXT.source };
 const headers = { type: 'object', propertyNames: { pattern: '^[A-Za-z0-9-]+$' }, additionalProperties: auth };
 const key = objectOf({ id: { type: 'string', minLength: 1 }, secret: { type: 'string' } });
-const isList = new Ajv({ validateSchema: false }).compile<ListedFacilitator[]>({
+const isList = compileSchema<ListedFacilitator[]>({
   type: 'array',
   minItems: 1,
   // The address, and at most one credential.

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { Catalog, Model, Voice } from '../config/catalog.ts';
 import { SPEED } from '../config/speech-limits.ts';
+import { compileSchema } from '../lib/json-schema.ts';
 import { within } from '../lib/within.ts';
 import { collectSpeech } from './open-provider.ts';
 import { utteranceOf } from './order.ts';
@@ -17,6 +18,10 @@ const SYNTHESIS_MS = 60_000;
 
 /** SHA-256 of the audio by voice. */
 type Digests = Readonly<Record<string, string>>;
+const isDigests = compileSchema<Digests>({
+  type: 'object',
+  additionalProperties: { type: 'string', pattern: '^[0-9a-f]{64}$' },
+});
 
 /** A voice that the catalog gives to another voice of the upstream has no sample yet. */
 const entryOf = ({ id, upstreamModel }: Model, voice: Voice): string =>
@@ -131,9 +136,3 @@ async function readIndex(store: AudioStore): Promise<Digests> {
   if (!isDigests(index)) throw new Error(`${INDEX_KEY} in the audio store is no list of voice samples.`);
   return index;
 }
-
-const isDigests = (value: unknown): value is Digests =>
-  typeof value === 'object' &&
-  value !== null &&
-  !Array.isArray(value) &&
-  Object.values(value).every((digest) => /^[0-9a-f]{64}$/.test(digest));

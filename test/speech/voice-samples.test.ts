@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
+import { openAudioStore } from '../../src/speech/store/open-store.ts';
 import { SAMPLE_TEXT } from '../../src/speech/voice-samples.ts';
 import { BASE_URL, type Gateway, startGateway } from '../support/gateway.ts';
 import { silentMp3 } from '../support/silent-audio.ts';
@@ -143,6 +144,19 @@ test('without the audio store a sample is 503, and the catalog is listed', async
       'The audio store is not available. The check audio-store of speechgate admin doctor says what to fix. Then run this command again; finished samples are kept.\n',
     ],
   );
+});
+
+test('a damaged list of samples counts as none, and is not overwritten', async (t) => {
+  const { gateway } = await start(t);
+  const store = openAudioStore(gateway.config.jobs.audioStore);
+  for (const list of ['[]', '{"voice":1}', '{"voice":"../x"}']) {
+    await store.put('samples/index', Buffer.from(list), 'application/json');
+    const listed = await gateway.call('/tts/voices');
+    t.strictSame([listed.status, listed.json.voices[0].sampleUrl], [200, undefined], list);
+    await t.rejects(makeSamples(gateway), /samples\/index in the audio store is no list of voice samples/);
+    const kept = await store.open('samples/index');
+    t.equal(String(Buffer.concat((await kept?.stream.toArray()) ?? [])), list);
+  }
 });
 
 test('without a speech server the command says what to set', async (t) => {

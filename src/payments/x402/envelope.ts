@@ -4,9 +4,9 @@ import {
   PAYMENT_ID_MIN_LENGTH,
   PAYMENT_IDENTIFIER,
 } from '@x402/extensions/payment-identifier';
-import { Ajv } from 'ajv';
 import type { Address } from '../../config/payees.ts';
 import { canonicalize } from '../../lib/canonical-json.ts';
+import { compileSchema } from '../../lib/json-schema.ts';
 import { compactFault, withFullV } from '../../lib/wallet-signature.ts';
 import { parseWithoutNulls } from '../../lib/without-nulls.ts';
 
@@ -65,7 +65,7 @@ const filled = { type: 'string', minLength: 1 };
 const printable = { type: 'string', maxLength: 32, pattern: '^[ -~]+$' };
 
 /** As PaymentPayloadV2Schema of @x402/core, whose parsing took 2 % of a payment's CPU and 6 % of its memory. */
-const isPayload = new Ajv({ validateSchema: false }).compile(
+const isPayload = compileSchema(
   object(['x402Version', 'accepted', 'payload'], {
     x402Version: { const: 2 },
     resource: object(['url'], {

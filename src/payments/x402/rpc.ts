@@ -190,7 +190,7 @@ const BLOCK = object({ number: NUMBER, hash: HASH, timestamp: NUMBER });
 
 const orNull = (schema: object) => ({ anyOf: [{ type: 'null' }, schema] });
 
-/** Each is compiled on its first use. */
+/** Each is compiled on its first use, and not checked, as in lib/json-schema.ts. */
 const answers = new Ajv({
   validateSchema: false,
   schemas: {
