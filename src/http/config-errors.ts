@@ -1,5 +1,4 @@
 import { isNotSetUp, isRefused, isUnavailable } from '../db/database-errors.ts';
-import type { DatabaseIdentity } from '../ledger/database-identity.ts';
 import { failure } from './structured-error.ts';
 
 // The 503 of what the operator has not set up, or what is unavailable to the whole service. They say how to recover (R47).
@@ -8,7 +7,7 @@ import { failure } from './structured-error.ts';
 export function databaseNotReady(error: unknown) {
   if (isRefused(error)) {
     const message =
-      'The database refuses the connection of the service. The operator must correct DATABASE_URL. No new request is charged until then.';
+      'The database refuses the connection of the service. The operator must correct DATABASE_URL, or the access rights in the database. details.payment, if present, says whether you were charged. Retry later: with x402, repeat the identical request; with card credit, read the balance first.';
     return failure('CONFIG_ERROR', message, { reason: 'database_refused', setting: 'DATABASE_URL' });
   }
   if (isNotSetUp(error)) {
@@ -78,18 +77,6 @@ export const OTHER_DOMAIN = failure(
   "The USDC token's EIP-712 domain is not the one in the settings. The operator must correct X402_ASSET_NAME. You were not charged.",
   { reason: 'token_domain', setting: 'X402_ASSET_NAME' },
 );
-
-const FOREIGN_DATABASE = failure(
-  'CONFIG_ERROR',
-  "The service's database is for another network than X402_NETWORK names. The operator must correct the setting. You were not charged.",
-  { reason: 'database_of_another_network', setting: 'X402_NETWORK' },
-);
-
-/** Before money moves, the database must have confirmed its network; otherwise what is known so far counts. */
-export async function refuseForeignDatabase(identity: DatabaseIdentity, movesMoney: boolean) {
-  const mismatch = movesMoney && !identity.isKnown ? await identity.check() : identity.mismatch;
-  return mismatch && FOREIGN_DATABASE;
-}
 
 export const metadataOff = (setting: 'SIGNING_KEYS_FILE' | 'X402_PAY_TO') =>
   failure('CONFIG_ERROR', 'Signed metadata is not set up here. Ask the operator to set it up.', { setting });

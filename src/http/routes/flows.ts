@@ -1,3 +1,4 @@
+import type { DatabaseIdentity } from '../../ledger/database-identity.ts';
 import type { KnownPauses, PausableFlow } from '../../ledger/pauses.ts';
 import { SpeechError } from '../../speech/provider.ts';
 import type { OperationContext } from '../operations.ts';
@@ -21,6 +22,18 @@ export function refuseFormerHeader(request: OperationContext) {
   const message =
     'x-payment is the header of x402 version 1. Send an x402 version 2 payload in payment-signature. You were not charged.';
   return failure('INVALID_PAYMENT_PAYLOAD', message, { field: 'x-payment', rule: 'payment-signature' });
+}
+
+const FOREIGN_DATABASE = failure(
+  'CONFIG_ERROR',
+  "The service's database is for another network or token than its settings name. The operator must correct DATABASE_URL, X402_NETWORK or X402_ASSET. This request was not charged.",
+  { reason: 'database_of_another_network', setting: 'X402_NETWORK' },
+);
+
+/** Before money moves, the database must have confirmed its network; otherwise what is known so far counts. */
+export async function refuseForeignDatabase(identity: DatabaseIdentity, movesMoney: boolean) {
+  const mismatch = movesMoney && !identity.isKnown ? await identity.check() : identity.mismatch;
+  return mismatch && FOREIGN_DATABASE;
 }
 
 export type Pauses = Pick<KnownPauses, 'has'>;

@@ -11,13 +11,12 @@ import {
   OTHER_DOMAIN,
   PAYMENT_OFF,
   QUOTES_OFF,
-  refuseForeignDatabase,
   SIGNING_KEY_EXPIRED,
 } from '../config-errors.ts';
 import type { OperationContext } from '../operations.ts';
 import { isAnswer } from '../structured-error.ts';
 import { makeDeposit, type OfferedDeposits } from './deposits.ts';
-import { pausedAnswer, refuseForeignHeaders } from './flows.ts';
+import { pausedAnswer, refuseForeignDatabase, refuseForeignHeaders } from './flows.ts';
 import { issueQuote, selectQuoted } from './issue-quote.ts';
 import { readPrepaidAccount } from './prepaid-account.ts';
 import { getPrepaidAudio, type PrepaidAudioLinks } from './prepaid-audio.ts';

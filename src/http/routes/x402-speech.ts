@@ -27,18 +27,11 @@ import {
 } from '../../payments/x402/quotes.ts';
 import { type OrderRefusal, type OrderRequest, placeOrder, utteranceOf } from '../../speech/order.ts';
 import type { SynthesisPermits } from '../../speech/synthesis-permits.ts';
-import {
-  type CHAIN_OFF,
-  type OTHER_DOMAIN,
-  PAYMENT_OFF,
-  PROVIDER_OFF,
-  QUOTES_OFF,
-  refuseForeignDatabase,
-} from '../config-errors.ts';
+import { type CHAIN_OFF, type OTHER_DOMAIN, PAYMENT_OFF, PROVIDER_OFF, QUOTES_OFF } from '../config-errors.ts';
 import type { OperationContext } from '../operations.ts';
 import { PRIVATE_CACHE } from '../reply.ts';
 import { failure, isAnswer } from '../structured-error.ts';
-import { type Pauses, pausedSpeech, refuseForeignHeaders, refuseFormerHeader } from './flows.ts';
+import { type Pauses, pausedSpeech, refuseForeignDatabase, refuseForeignHeaders, refuseFormerHeader } from './flows.ts';
 import { askForPayment, depositRequired, paymentRequired, showExample } from './payment-required.ts';
 import { type PrepaidAudioLinks, refuseReplay } from './prepaid-audio.ts';
 import { limitCredential, refusalAnswer, showReceipt, speechFailed, speechFailure } from './refusals.ts';
@@ -165,7 +158,7 @@ export class X402Speech {
   }
 
   /**
-   * Checks a request before its payment, in the order of R7, without writes. A refused one has `replays` if it shows a
+   * Checks a request before its payment, in the order of R7. Reserves and charges nothing. A refused one has `replays` if it shows a
    * payment: an earlier request with the same payment may have been answered.
    */
   async #check({ asked }: SpeechRequest, context: OperationContext) {
@@ -228,7 +221,7 @@ export class X402Speech {
   async #sell(sale: X402Sale, context: OperationContext): Promise<GetX402SpeechResult> {
     const { flow, headers, speech, resource } = sale;
     const { order, offers } = sale.offered;
-    // A flow with `verify`, which runs at the edge, takes a slot only for a failed credential (R48).
+    // A flow whose credentials are verified for free takes a slot only for a failed one (R48).
     const limited = flow.verify ? undefined : await context.rateLimits.take('payment');
     if (limited) return limited;
     const shown = flow.credentialOf(headers);
