@@ -6,6 +6,7 @@ import type { Pool } from 'pg';
 import { RunningWork } from '../lib/running-work.ts';
 import { within } from '../lib/within.ts';
 import { openQueuePool } from './database.ts';
+import { READ_ONLY_FIX } from './database-errors.ts';
 
 interface QueueWork {
   readonly name: string;
@@ -101,8 +102,7 @@ export class QueueWorker {
   /** Otherwise each queue that opens would print the errors of all its workers. */
   async #requireWrites(): Promise<void> {
     const { rows } = await this.#connections.query("select current_setting('transaction_read_only') as value");
-    if (rows[0].value === 'on')
-      throw new Error('the database is read-only, such as a standby. Set DATABASE_URL to the primary');
+    if (rows[0].value === 'on') throw new Error(`the database is read-only. ${READ_ONLY_FIX}`);
   }
 
   /** Its running work ends by itself. */

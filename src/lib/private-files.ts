@@ -119,7 +119,10 @@ async function openOwn(path: string, flags: number): Promise<FileHandle> {
   await closeOnFailure(file, async () => {
     const status = await file.stat();
     assertOwn(path, status.uid);
-    if (!status.isFile()) throw new ForeignFileError(`${path} is a device, pipe or folder, not a file. Move it away.`);
+    if (!status.isFile())
+      throw new ForeignFileError(
+        `${path} is a device, pipe or folder, not a file. Name another path, or move it away if it should not be there.`,
+      );
   });
   return file;
 }

@@ -61,7 +61,7 @@ export class Metrics {
   );
   readonly #repairs = this.#counter(
     'speechgate_reconciler_repairs_total',
-    'Unfinished or expired items (such as payments, holds or jobs) that this process completed or deleted, by reconciler.',
+    'Items that this process repaired, by reconciler: payments settled, holds voided, jobs and mail queued again, refunds booked, expired audio deleted.',
     ['reconciler'],
   );
   readonly #firstByte = this.#histogram(

@@ -41,7 +41,7 @@ test('say --clean speaks the words only, and --dry-run shows them and the price'
     [
       CODE,
       'markdown',
-      'The text has only markup, code or emoji, which --clean and --no-emoji remove. Pass words to speak. Nothing was bought.',
+      'The text has no words to speak; markup, code and emoji that --clean or --no-emoji removes do not count. Nothing was bought.',
     ],
     ['Hi', 'md', '--clean must be one of markdown, html, off, not md. Nothing was bought.'],
   ] as const) {

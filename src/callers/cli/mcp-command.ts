@@ -78,7 +78,7 @@ async function openFolder(path: string | undefined): Promise<SpeechFolder> {
   return SpeechFolder.open(resolved).catch((error) => {
     if (error instanceof ForeignFileError) {
       throw new UsageError(
-        `--folder ${resolved} belongs to another user, or a symbolic link of another user leads to it. Name a folder of your own. Nothing was written.`,
+        `--folder ${resolved} belongs to another user, or is reached by too many symbolic links or one of another user. Name a folder of your own. Nothing was written.`,
       );
     }
     throw new UsageError(

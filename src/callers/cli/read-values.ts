@@ -149,7 +149,7 @@ export async function readOrder(
 export function orderOf(text: string, { voice, model, speed }: SpeechValues): SpeechOrder {
   if (text === '') {
     throw new UsageError(
-      'The text has only markup, code or emoji, which --clean and --no-emoji remove. Pass words to speak. Nothing was bought.',
+      'The text has no words to speak; markup, code and emoji that --clean or --no-emoji removes do not count. Nothing was bought.',
     );
   }
   return {
@@ -169,19 +169,26 @@ export async function idsOf({ model, voice }: SpeechNames, client: Speechgate): 
   const found = findModel(catalog, model ?? catalog.defaultModel);
   if (!found) {
     const names = catalog.models.flatMap(({ id }) => [id, modelSlug(id)]);
-    throw unknownName(`--model ${model}`, nearest(model ?? '', names), 'speechgate models');
+    throw unknownName(
+      `There is no model ${model}.`,
+      nearest(model ?? '', names),
+      'speechgate models lists the models.',
+    );
   }
   const named = model === undefined ? {} : { model: found.id };
   if (voice === undefined) return named;
   const foundVoice = findVoice(found, voice);
   if (foundVoice) return { ...named, voice: foundVoice.id };
   const names = found.voices.flatMap((each) => [each.id, each.voice]);
-  throw unknownName(`--voice ${voice}`, nearest(voice, names), `speechgate voices --model ${found.id}`);
+  throw unknownName(
+    `The model ${found.id} has no voice ${voice}.`,
+    nearest(voice, names),
+    `speechgate voices --model ${found.id} lists its voices.`,
+  );
 }
 
-function unknownName(given: string, meant: string | undefined, command: string): UsageError {
-  const hint = meant === undefined ? `${command} lists them.` : `Did you mean ${meant}?`;
-  return new UsageError(`${given} does not exist. ${hint} Nothing was bought.`);
+function unknownName(fault: string, meant: string | undefined, list: string): UsageError {
+  return new UsageError(`${fault} ${meant === undefined ? list : `Did you mean ${meant}?`} Nothing was bought.`);
 }
 
 export async function readText(word: string | undefined, name: string, stdin: Readable): Promise<string> {

@@ -72,7 +72,7 @@ export function checkChallenge(challenge: PaymentRequired, expected: Expected): 
   if (!hasDomain || !Object.keys(extra).every((key) => EXTRA.has(key))) {
     throw mismatchError(
       'wrong_domain',
-      'The service asks for payment in a token whose name is not the one in its signed metadata.',
+      'extra of the challenge must hold only a version and the token name of the signed metadata.',
     );
   }
   if (amount !== String(amountMicroUsd)) {

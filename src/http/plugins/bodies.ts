@@ -107,7 +107,7 @@ export function decodeBody(
       return unreadable(
         failure(
           'INVALID_REQUEST',
-          'The form is not valid percent-encoded UTF-8. Encode it again, as encodeURIComponent does. You were not charged.',
+          'The form is not valid percent-encoded UTF-8. Encode each value from its plain text, as encodeURIComponent does. You were not charged.',
           details,
         ),
       );

@@ -80,7 +80,7 @@ function refuse(reply: FastifyReply, fault: Fault): FastifyReply {
 
 const WARNINGS: Readonly<Partial<Record<ForwardingProxy, string>>> = {
   untrusted:
-    'a request has X-Forwarded-For, but TRUST_PROXY does not name its proxy, so all clients of the proxy share one rate limit. Add the proxy to TRUST_PROXY',
+    'a request has X-Forwarded-For from an address that TRUST_PROXY does not name. If this is your proxy, add it to TRUST_PROXY: until then all its clients share one rate limit. If it is a client, nothing is wrong',
   nameless:
     'a trusted proxy wrote X-Forwarded-For without an IP address, so its clients may share one rate limit. Make the proxy write the IP address of the client',
 };

@@ -25,7 +25,7 @@ const FRAMEWORK_FAULTS: Readonly<Record<string, FrameworkFault>> = {
   FST_ERR_BAD_URL: {
     code: 'INVALID_REQUEST',
     message:
-      'The path is not valid percent-encoded UTF-8. Encode it again, as encodeURIComponent does. You were not charged.',
+      'The path is not valid percent-encoded UTF-8. Encode each value from its plain text, as encodeURIComponent does. You were not charged.',
     details: { field: 'path', rule: 'percent-encoding' },
   },
 };

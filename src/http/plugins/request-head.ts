@@ -57,7 +57,7 @@ function refuseHead(request: FastifyRequest, route: Route | undefined) {
     const details = { field: 'query', rule: 'percent-encoding' };
     return failure(
       'INVALID_REQUEST',
-      'The query is not valid percent-encoded UTF-8. Encode it again, as encodeURIComponent does. You were not charged.',
+      'The query is not valid percent-encoded UTF-8. Encode each value from its plain text, as encodeURIComponent does. You were not charged.',
       details,
     );
   }

@@ -233,7 +233,7 @@ const prepaidSteps = [
   '401 UNAUTHORIZED: the signature is not that of x-x402-account for this method, path, body or query, and domain. ' +
     'Read the metadata again, the payee may have changed; then check your signer.',
   'These count toward the rate limit of your IP address (429): credentials that fail or have expired, accounts that ' +
-    'never deposited, deposits that fail before settlement. Valid requests are not limited. If many recent syntheses for ' +
+    'never deposited, deposits that fail before settlement. Valid requests do not count. If many recent syntheses for ' +
     'the wallet failed, the wallet may run only one at a time (429) until some succeed.',
   '402 PAYMENT_REQUIRED, with reason, priceMicroUsd and balanceMicroUsd in the details. If the reason is ' +
     'never_deposited or insufficient_funds, make a deposit; if it is over_max_amount, sign a higher maxAmountMicroUsd. ' +

@@ -12,10 +12,10 @@ import { failure } from '../structured-error.ts';
 import { type AudioLink, answerLink, answerStoredAudio } from './stored-audio.ts';
 
 const POLL_AFTER_SECONDS = 1;
-const HINTS = {
-  invalid: 'Take a new link from links.audio of the job.',
-  missing: 'Take the link from links.audio of the job.',
-};
+const hintsOf = (link: 'audio' | 'captions') => ({
+  invalid: `Take a new link from links.${link} of the job.`,
+  missing: `Take the link from links.${link} of the job.`,
+});
 
 export interface JobLinks {
   readonly baseUrl: string;
@@ -72,8 +72,13 @@ export function jobsOperations(db: Database, store: AudioStore, links: JobLinks)
     return { outcome: 'found' as const, answer };
   }
 
-  const linkOf = (jobId: string, sig: string | undefined, headers: AudioLink['headers'] = {}): AudioLink => {
-    return { signer, sig, id: jobId.toLowerCase(), parameter: 'jobId', hints: HINTS, headers };
+  const linkOf = (
+    to: 'audio' | 'captions',
+    jobId: string,
+    sig: string | undefined,
+    headers: AudioLink['headers'] = {},
+  ): AudioLink => {
+    return { signer, sig, id: jobId.toLowerCase(), parameter: 'jobId', hints: hintsOf(to), headers };
   };
 
   return {
@@ -83,11 +88,11 @@ export function jobsOperations(db: Database, store: AudioStore, links: JobLinks)
       return { status: 200, headers: { 'cache-control': PRIVATE_CACHE }, body: await jobBody(job, links) };
     },
     getJobAudio: ({ params, query, headers }, context) => {
-      const link = linkOf(params.jobId, query.sig, headers);
+      const link = linkOf('audio', params.jobId, query.sig, headers);
       return answerStoredAudio(link, context, () => findAudio(link.id));
     },
     getJobCaptions: ({ params, query }, context) => {
-      const link = linkOf(params.jobId, query.sig);
+      const link = linkOf('captions', params.jobId, query.sig);
       return answerLink(link, context, () => findCaptions(link.id));
     },
   };

@@ -60,7 +60,7 @@ ${accountChoice(request, refusedAccount)}
 ${hidden('challengeId', request.challenge)}<button type="submit">Continue to payment${amountsOfButton(launcher, request, state)}</button>
 </form>
 <p class="hint">Nothing is charged before you confirm on the next page. The credit pays for speech by the character.${
-      launcher.site.contact ? ' Ask the seller to refund what you have not spent.' : ''
+      launcher.site.contact ? ' You can ask the seller to refund credit that you have not spent.' : ''
     }</p>
 <a class="button plain" href="/account">Balance and charges of an account</a>
 ${sellerNote(launcher.site)}`,

@@ -67,7 +67,7 @@ export async function reconcileSince(context: CommandContext, parts: Parts, opti
     if (!(error instanceof RpcError) && !isDatabaseFault(error)) throw error;
     const reason = error instanceof RpcError ? error.message : `The database failed: ${printable(reasonOf(error))}.`;
     throw new ExitError(
-      `${reason}\nTransfers that were already booked stay booked. Run the command again; it books none twice.`,
+      `${reason}\nTransfers that were already booked stay booked. Fix the cause if it lasts, then run the command again: it books none twice.`,
       EXIT_UNANSWERED,
     );
   }

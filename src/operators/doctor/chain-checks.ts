@@ -85,7 +85,11 @@ async function judgeAge(node: Rpc, head: bigint, age: number): Promise<Finding> 
     'Set X402_RPC_URL to a node that keeps up with the chain. Payments are accepted only after the node shows them.';
   if (age > LAG_FAULT_SECONDS)
     return fault(`${old}: the node lags, or the clock of this machine is ahead.`, `Check that clock (NTP). ${fix}`);
-  if (age > LAG_WARNING_SECONDS) return warning(`${old}.`, fix);
+  if (age > LAG_WARNING_SECONDS)
+    return warning(
+      `${old}.`,
+      `${fix} If the node keeps up, the clock of this machine is ahead: synchronize it by NTP.`,
+    );
   if (!(await isRefused(() => node.block('finalized')))) return ok(`${old}.`);
   return warning(
     `${old}, and the node reports no finalized block, so failed payments are detected an hour later.`,

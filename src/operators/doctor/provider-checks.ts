@@ -286,7 +286,8 @@ function mailFault({ code, responseCode }: SmtpError, address: string): Finding 
     const fix = 'Correct FEEDBACK_FROM and FEEDBACK_TO, or let the mail server accept mail from this machine.';
     return fault(`The mail server accepts no mail for ${address}${status}.`, fix);
   }
-  const fix = 'Correct the scheme (smtp, smtps), host and port in SMTP_URL, or check your network.';
+  const fix =
+    'Correct the scheme (smtp, smtps), host and port in SMTP_URL, or check your network and the certificate of the mail server.';
   return fault(`The mail server can't be used: ${code ?? 'no answer'}${status}.`, fix);
 }
 

@@ -14,7 +14,7 @@ import {
 } from '../../observability/outside.ts';
 import { identifierExtension, type Offer, type Resource } from './challenge.ts';
 import type { Hex, PaymentEnvelope } from './envelope.ts';
-import { AnswerTimeout, postJson } from './json-exchange.ts';
+import { AnswerTimeout, postJson, shownCode } from './json-exchange.ts';
 import { LACKS_BALANCE } from './solvency.ts';
 
 const VERIFY_TIMEOUT_MS = 5_000;
@@ -184,8 +184,8 @@ export class Facilitator {
     } catch (error) {
       const isLate = error instanceof AnswerTimeout;
       const late = `The facilitator did not answer ${action} within ${timeoutMs} ms.`;
-      const unreadable = `The facilitator returned no readable answer to ${action}.`;
-      throw new FacilitatorError(isLate ? late : unreadable, { cause: error });
+      const broken = `The facilitator gave no answer to ${action}${shownCode(error)}.`;
+      throw new FacilitatorError(isLate ? late : broken, { cause: error });
     }
   }
 }

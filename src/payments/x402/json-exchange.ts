@@ -4,6 +4,12 @@ export class AnswerTimeout extends Error {
   override readonly name = 'AnswerTimeout';
 }
 
+/** The error may quote the response or the address; its code does not. */
+export function shownCode(error: unknown): string {
+  const { code } = error as { code?: unknown };
+  return typeof code === 'string' ? ` (${code})` : '';
+}
+
 interface JsonRequest {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;

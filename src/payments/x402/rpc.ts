@@ -5,7 +5,7 @@ import type { Address } from '../../config/payees.ts';
 import { type OutsideCalls, type OutsideOutcome, outcomeOfStatus, UNMEASURED } from '../../observability/outside.ts';
 import { numberToHex } from './abi.ts';
 import type { Hex } from './envelope.ts';
-import { postJson } from './json-exchange.ts';
+import { postJson, shownCode } from './json-exchange.ts';
 
 const TIMEOUT_MS = 5_000;
 const BAD_REQUEST = 400;
@@ -115,10 +115,7 @@ export class Rpc {
     try {
       exchanged = await this.#calls.measure(method, () => this.#exchange(method, params), callResultOf);
     } catch (error) {
-      // The error may quote the response or the address; its code does not.
-      const { code } = error as { code?: unknown };
-      const cause = typeof code === 'string' ? ` (${code})` : '';
-      throw new RpcError(`The chain's node gave no answer to ${method}${cause}.`);
+      throw new RpcError(`The chain's node gave no answer to ${method}${shownCode(error)}.`);
     }
     const { status, answer } = exchanged;
     if (status !== 200) {

@@ -36,6 +36,14 @@ const USAGE = `speechgate admin accounts refund PURCHASE --reason TEXT
   PURCHASE         the id of the purchase or of its checkout session
   --amount USD     the amount to refund, such as 2.50 (default: all that is left)${ACTION_USAGE}${KEY_USAGE}`;
 
+const KEY_FIX = 'Set STRIPE_SECRET_KEY to a valid key that may make refunds.';
+const AMOUNT_FIX = 'Check for earlier refunds, and whether --amount is too large.';
+const FIXES: Readonly<Record<number, string>> = {
+  401: KEY_FIX,
+  403: KEY_FIX,
+  404: 'Set STRIPE_SECRET_KEY to a key of the account that made the sale.',
+};
+
 export const refundCommand = defineCommand({
   usage: USAGE,
   options: { ...ACTION_OPTIONS, ...KEY_OPTION, amount: { type: 'string' } },
@@ -77,7 +85,7 @@ export const refundCommand = defineCommand({
           );
         case 'refused':
           throw new ExitError(
-            `Nothing was refunded: ${result.error.message}. Check for earlier refunds, and whether --amount is too large.`,
+            `Nothing was refunded: ${result.error.message}. ${FIXES[result.error.status ?? 0] ?? AMOUNT_FIX}`,
           );
       }
     });
