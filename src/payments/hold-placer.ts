@@ -64,11 +64,11 @@ export class HoldPlacer {
 
   /**
    * Places a hold, unless the payer has too much unpaid work, or too many captures wait.
-   * @param place places the record of this id in the ledger
+   * @param placeInLedger places the record of this id in the ledger
    */
   async place<NotPlaced extends { readonly outcome: string }, R extends Receipt>(
     payer: string,
-    place: (id: string) => Promise<Placed | NotPlaced>,
+    placeInLedger: (id: string) => Promise<Placed | NotPlaced>,
     options: HoldOptions<R>,
   ): Promise<Held<BalanceHold<R>> | NotPlaced | Refused<'RATE_LIMITED' | 'TTS_UNAVAILABLE'>> {
     if (this.#parts.captures.isFull) return refused('TTS_UNAVAILABLE', 'too_many_captures');
@@ -78,7 +78,7 @@ export class HoldPlacer {
     const placedAt = performance.now();
     let hold: BalanceHold<R> | undefined;
     try {
-      const placed = await place(uuidv7());
+      const placed = await placeInLedger(uuidv7());
       if (!isPlaced(placed)) return placed;
       hold = new BalanceHold(placed.hold, { ...this.#parts, flow: this.#flow, options, placedAt, endWork });
       this.#parts.metrics.holdMoved(this.#flow, 'placed', placed.hold.amountMicroUsd);
