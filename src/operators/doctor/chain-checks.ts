@@ -55,7 +55,9 @@ const onOurChain = (url: string, asset: Asset, ask: (node: Rpc, asset: Asset) =>
     const chainId = await node.chainId().catch(() => undefined);
     return chainId === asset.chainId
       ? ask(node, asset)
-      : skipped('The node is unreachable or on another chain: fix what the check "node" says, then run doctor again.');
+      : skipped(
+          'The node did not report its chain id, or is on another chain: fix what the check "node" says, then run doctor again.',
+        );
   });
 
 async function isCurrent(node: Rpc, asset: Asset, now: () => number): Promise<Finding> {
@@ -69,7 +71,10 @@ async function isCurrent(node: Rpc, asset: Asset, now: () => number): Promise<Fi
     return await judgeAge(node, number, now() / 1000 - Number(timestamp));
   } catch (error) {
     if (!(error instanceof RpcError)) throw error;
-    return fault(error.message, 'Correct X402_RPC_URL and the key or password in it, or check your network.');
+    return fault(
+      error.message,
+      'Correct X402_RPC_URL and the key or password in it, check your network, or use another node.',
+    );
   }
 }
 
@@ -129,7 +134,7 @@ async function keepsLogs(node: Rpc, { address }: Asset): Promise<Finding> {
 
 async function isRightAsset(node: Rpc, asset: Asset): Promise<Finding> {
   const { address, name, version, chainId } = asset;
-  const wrongAddress = 'Correct X402_ASSET and X402_NETWORK.';
+  const wrongAddress = 'Correct X402_ASSET and X402_NETWORK, or run doctor again if the node failed.';
   if ((await node.code(address)) === '0x')
     return fault(`X402_ASSET names no contract: ${asset.network} has none at ${address}.`, wrongAddress);
   const decimals = await wordOf(node, address, toFunctionSelector('decimals()'));
@@ -143,7 +148,7 @@ async function isRightAsset(node: Rpc, asset: Asset): Promise<Finding> {
   const isUsed = concat([toFunctionSelector('authorizationState(address,bytes32)'), pad(address), zeroHash]);
   if ((await wordOf(node, address, isUsed)) === undefined) {
     return fault(
-      'The token in X402_ASSET does not support transfers by authorization (EIP-3009), which payments need.',
+      'The token in X402_ASSET did not answer authorizationState (EIP-3009), which payments need.',
       wrongAddress,
     );
   }

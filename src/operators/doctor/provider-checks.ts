@@ -133,7 +133,7 @@ async function sendsEvents(probe: KeyProbe, url: string): Promise<Finding> {
   const endpoints = await probe.endpoints();
   if (typeof endpoints === 'string') {
     return skipped(
-      `STRIPE_SECRET_KEY can't list webhook endpoints (${endpoints}). Check in the processor's dashboard that ${url} is enabled.`,
+      `The webhook endpoints can't be listed (${endpoints}). Check in the processor's dashboard that ${url} is enabled.`,
     );
   }
   const ours = endpoints.filter((endpoint) => endpoint.url === url);
@@ -233,8 +233,8 @@ function refused({ status, json }: ProbeResponse, endpoint: string, setting: str
 
 const noFacilitator = ({ status }: ProbeResponse, endpoint: string): Finding =>
   fault(
-    `The server at the facilitator's URL is not a facilitator (status ${status} at /${endpoint}).`,
-    'Set the URL to the base of an x402 facilitator, which serves /supported, /verify and /settle.',
+    `The server at the facilitator's URL did not answer like a facilitator (status ${status} at /${endpoint}).`,
+    'Check that the URL is the base of an x402 facilitator, which serves /supported, /verify and /settle, and that it works.',
   );
 
 /** A payment that nobody can have signed, and that expired in 1970. */
@@ -284,7 +284,7 @@ function mailFault({ code, responseCode }: SmtpError, address: string): Finding 
   }
   if (code === 'EENVELOPE') {
     const fix = 'Correct FEEDBACK_FROM and FEEDBACK_TO, or let the mail server accept mail from this machine.';
-    return fault(`The mail server accepts no mail for ${address}${status}.`, fix);
+    return fault(`The mail server refuses mail from FEEDBACK_FROM to ${address}${status}.`, fix);
   }
   const fix =
     'Correct the scheme (smtp, smtps), host and port in SMTP_URL, or check your network and the certificate of the mail server.';

@@ -59,8 +59,8 @@ async function answers({ config, isSandbox }: DoctorContext): Promise<Finding> {
   }
   const name = member(answer.json, 'service');
   if (answer.status !== 200 || typeof name !== 'string' || member(answer.json, 'status') !== 'ok') {
-    const fix = 'Set BASE_URL to the address of this service, or correct the proxy in front of it.';
-    return fault(`The server at BASE_URL (${baseUrl}) is not Speechgate (status ${answer.status}).`, fix);
+    const fix = 'Start the service, set BASE_URL to its address, or correct the proxy in front of it.';
+    return fault(`The server at BASE_URL (${baseUrl}) did not answer like Speechgate (status ${answer.status}).`, fix);
   }
   if (name !== serviceName) {
     const fix = 'Set BASE_URL to the address of this service, or SERVICE_NAME to the same name in all processes.';
@@ -92,7 +92,7 @@ async function showsOurMetadata(config: Config, keyId: string): Promise<Finding>
   const answers = await askAll(config, 'getServiceMetadata');
   const fix = 'Give all processes of the service the same settings, and restart those with other settings.';
   const down = answers.find(({ status, json }) => status >= 500 && missingSetting(json) === undefined);
-  if (down) return skipped(`BASE_URL returned no metadata (status ${down.status}). Fix the other faults first.`);
+  if (down) return skipped(`BASE_URL returned no metadata (status ${down.status}). Read the log of the service.`);
   const lacking = answers.map(({ json }) => missingSetting(json)).find((setting) => setting !== undefined);
   if (lacking !== undefined) return fault(`The service at BASE_URL runs without ${lacking}, which is set here.`, fix);
   const foreign = answers.filter(({ json }) => !isSignedBy(json, config.signingKeys ?? []));
@@ -128,7 +128,7 @@ async function makesOurQuotes(config: Config, quotes: Quotes): Promise<Finding> 
   const fix =
     'Set BASE_URL to the address of this service. Give all its processes the same QUOTE_SECRET, and restart them.';
   return fault(
-    'BASE_URL leads to another service, or to a process with another QUOTE_SECRET: its quotes are not valid here.',
+    'BASE_URL leads to another service or a process with another QUOTE_SECRET, or the service made no quote.',
     fix,
   );
 }
@@ -155,12 +155,13 @@ async function proxiesAreBelieved(config: Config): Promise<Finding> {
     const trusted = after.trusted - before.trusted;
     if (after.untrusted - before.untrusted > trusted) {
       return fault(
-        'A proxy forwards client addresses, but TRUST_PROXY does not include it: all callers share one rate limit.',
-        'Add the address or network of the proxy to TRUST_PROXY.',
+        'Requests have X-Forwarded-For from an address that TRUST_PROXY does not name. If it is a proxy, its clients share one rate limit.',
+        'Add the address or network of your proxy to TRUST_PROXY.',
       );
     }
     if (trusted > 0) return ok('The proxy forwards client addresses, and TRUST_PROXY includes it.');
-    if (trustProxy.length === 0) return ok('No proxy forwards client addresses, and TRUST_PROXY is unset.');
+    if (trustProxy.length === 0)
+      return ok('No test request reached this process with X-Forwarded-For, and TRUST_PROXY is unset.');
   } catch (error) {
     if (!(error instanceof NoAnswer)) throw error;
     return skipped(`The service or its ADMIN_PORT did not answer: ${error.message}. Start it, and run doctor again.`);

@@ -98,8 +98,8 @@ async function areStrong(context: DoctorContext): Promise<Finding> {
   const known = secrets.filter(({ value }) => ofSandbox.has(value));
   if (known.length > 0) return fault(`${namesOf(known)}: a secret comes from the sandbox and is not safe.`, fix);
   const weak = secrets.filter(({ value }) => PLACEHOLDER.test(value) || new Set(value).size < MIN_DIFFERENT);
-  if (weak.length > 0) return fault(`${namesOf(weak)}: a secret is weak and can be guessed.`, fix);
-  return ok(secrets.length > 0 ? 'No secret in the settings can be guessed.' : 'The settings contain no secret.');
+  if (weak.length > 0) return fault(`${namesOf(weak)}: a secret looks weak and may be guessed.`, fix);
+  return ok(secrets.length > 0 ? 'No secret in the settings looks weak.' : 'The settings contain no secret.');
 }
 
 function isGoodPassword({ hostname, username, password: written, searchParams }: URL): Finding {

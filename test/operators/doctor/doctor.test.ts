@@ -110,7 +110,7 @@ test('a key that can’t list webhook endpoints leaves them unchecked', { skip }
   );
   const shown = told.map(({ name, state }) => [name, state]);
   t.strictSame(shown, [['card-webhook', 'skipped']]);
-  t.match(told[0]?.message, /can't list webhook endpoints \(status 403\)/);
+  t.match(told[0]?.message, /webhook endpoints can't be listed \(status 403\)/);
 });
 
 /** Nothing of these may be printed. */

@@ -17,7 +17,7 @@ export const FAULTS_OF_ADDRESS: Cases = {
     make: () => ({ all: { BASE_URL: '' } }),
   },
   'a BASE_URL of another service': {
-    finds: ['fault', 'base-url', /is not Speechgate \(status 200\)/],
+    finds: ['fault', 'base-url', /did not answer like Speechgate \(status 200\)/],
     skipped: OF_PUBLIC,
     make: async (_scene, t) => ({ own: { BASE_URL: await serve(t, (_, response) => response.end('Welcome')) } }),
   },
@@ -30,7 +30,7 @@ export const FAULTS_OF_ADDRESS: Cases = {
     },
   },
   'a BASE_URL of another Speechgate, detected by its quotes': {
-    finds: ['fault', 'identity', /its quotes are not valid here/],
+    finds: ['fault', 'identity', /another QUOTE_SECRET, or the service made no quote/],
     skipped: ['signing-keys', 'signing-keys-file'],
     make: async ({ env }, t) => {
       const settings = { ...env, ...(await freePlaces()), SIGNING_KEYS_FILE: '' };
@@ -43,7 +43,7 @@ export const FAULTS_OF_ADDRESS: Cases = {
     make: ({ env }) => ({ own: { X402_PAY_TO: `${env.X402_PAY_TO?.slice(0, -4).toLowerCase()}beef` } }),
   },
   'a proxy missing from TRUST_PROXY': {
-    finds: ['fault', 'proxies', /TRUST_PROXY does not include it/],
+    finds: ['fault', 'proxies', /an address that TRUST_PROXY does not name/],
     make: async (_scene, t, { PORT }) => ({ all: { BASE_URL: await proxy(t, PORT, adding) } }),
   },
   'a proxy that names clients by no address': {

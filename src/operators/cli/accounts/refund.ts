@@ -37,7 +37,7 @@ const USAGE = `speechgate admin accounts refund PURCHASE --reason TEXT
   --amount USD     the amount to refund, such as 2.50 (default: all that is left)${ACTION_USAGE}${KEY_USAGE}`;
 
 const KEY_FIX = 'Set STRIPE_SECRET_KEY to a valid key that may make refunds.';
-const AMOUNT_FIX = 'Check for earlier refunds, and whether --amount is too large.';
+const AMOUNT_FIX = 'If the cause is the amount, check for earlier refunds and a too large --amount.';
 const FIXES: Readonly<Record<number, string>> = {
   401: KEY_FIX,
   403: KEY_FIX,
