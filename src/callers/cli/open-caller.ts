@@ -86,7 +86,7 @@ export async function orStartSandbox<T>(baseUrl: string, work: Promise<T>): Prom
     return await work;
   } catch (cause) {
     if (!(cause instanceof UnreachableError && isLoopback(new URL(baseUrl).hostname))) throw cause;
-    const fix = `Start it. If it is a sandbox, run ${RUN_SPEECHGATE} sandbox, then speechgate connect --sandbox.`;
+    const fix = `Start the service. If it is a sandbox, run ${RUN_SPEECHGATE} sandbox, then speechgate connect --sandbox.`;
     const message = `No service responds at ${baseUrl}. ${fix} You were not charged for this request.`;
     throw new UnreachableError(message, { cause });
   }

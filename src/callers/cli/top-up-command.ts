@@ -92,7 +92,7 @@ const AT_BANK = Symbol('the bank is processing the payment');
 const UNREACHABLE = Symbol('the service is unreachable');
 
 const notKnown = ({ amountCents }: { readonly amountCents: number }): string =>
-  `The service is unavailable, so it is not known whether the purchase of ${usd(amountCents)} USD was paid. Do not pay again; run speechgate top-up later to check.`;
+  `The service did not report whether the purchase of ${usd(amountCents)} USD was paid. Do not pay again; run speechgate top-up later to check.`;
 
 const atBank = ({ amountCents }: { readonly amountCents: number }): string =>
   `Your bank is still processing the payment of ${usd(amountCents)} USD. Do not pay again; run speechgate top-up later.`;

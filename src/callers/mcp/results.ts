@@ -66,7 +66,7 @@ function messageOf(error: unknown): string {
       return `The service refused the request. Nothing was charged. ${serviceSays(error.message)}`;
     const known = Array.isArray(allowed) ? ` Use one of ${serviceNames(allowed)}.` : '';
     return (
-      `The service refused the argument ${field}.${known} Change it; list_voices lists models and voices. ` +
+      `The service refused the argument ${field}.${known} Change this argument; list_voices lists models and voices. ` +
       `Nothing was charged. ${serviceSays(error.message)}`
     );
   }
@@ -100,6 +100,6 @@ function paymentRefused(error: PaymentRequiredError): string {
 const FIELDS: ReadonlySet<unknown> = new Set(['text', 'model', 'voice', 'speed']);
 
 function retryText(error: ServiceError): string {
-  if (!isTransient(error)) return 'Change the text, or tell your user; a repetition fails again.';
+  if (!isTransient(error)) return 'Tell your user: the same call fails again.';
   return error.retryAfterSeconds === null ? 'Retry later.' : `Retry in ${error.retryAfterSeconds} s.`;
 }

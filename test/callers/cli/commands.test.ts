@@ -265,7 +265,7 @@ test('the caller commands work end to end on one sandbox', {
     t.strictSame([failed(away).code, failed(away).exit], ['UNREACHABLE', 1]);
     t.match(
       failed(away).message,
-      /^No service responds at http:\S+ Start it\. If it is a sandbox, run npx --no -- speechgate /,
+      /^No service responds at http:\S+ Start the service\. If it is a sandbox, run npx --no -- speechgate /,
     );
     t.strictSame(
       [failed(untrusted).code, failed(untrusted).reason, failed(untrusted).exit],

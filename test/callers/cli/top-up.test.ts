@@ -7,7 +7,7 @@ import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const READ_ATTEMPTS = 3;
 const NOT_KNOWN =
-  /^The service is unavailable, so it is not known whether the purchase of 7\.000000 USD was paid\. Do not pay again; run speechgate top-up later to check\.$/m;
+  /^The service did not report whether the purchase of 7\.000000 USD was paid\. Do not pay again; run speechgate top-up later to check\.$/m;
 const DENIAL = /not charged|nothing was|not received/i;
 
 /** A buyer who has paid at the checkout, and a service that can be cut off. */

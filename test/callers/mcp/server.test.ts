@@ -166,7 +166,7 @@ test('a refused call tells the agent what to do and charges nothing', async (t) 
   gateway.upstream.mode = openAiError(400);
   await say(
     { text: 'Hello world' },
-    /The service failed \(TTS_UPSTREAM_ERROR.*\)\. Change the text, or tell your user/,
+    /The service failed \(TTS_UPSTREAM_ERROR.*\)\. Tell your user: the same call fails again/,
   );
   t.equal(await balance(), 300n);
   t.strictSame(await readdir(agent.folder), [], 'nothing is left in the folder');
