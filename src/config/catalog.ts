@@ -175,7 +175,7 @@ function inconsistencies({ markupPercent, defaultModel, models, upstreams = [] }
   for (const model of models) {
     const [provider, ...rest] = model.id.split('/');
     if (provider !== model.provider || !/^[a-z0-9.-]+$/.test(rest.join('/'))) {
-      faults.push(`model ${model.id}: the id must have the form ${model.provider}/<name>`);
+      faults.push(`model ${model.id}: the id must have the form ${model.provider}/<name> (of a-z 0-9 . -)`);
     }
     const { baseRatePicoUsdPerCharacter: rate } = model;
     const hasRates = [rate, markupPercent].every(Number.isSafeInteger);

@@ -133,7 +133,7 @@ function readServiceName(reader: SettingsReader): string {
   const name = reader.text('SERVICE_NAME') ?? 'speechgate';
   if (!/^[\x20-\x7e]{1,100}$/.test(name) || /["\\]/.test(name)) {
     const fix = 'Use up to 100 ASCII characters without quotes and backslashes.';
-    reader.fault('SERVICE_NAME', 'is not plain text', fix);
+    reader.fault('SERVICE_NAME', 'is too long, or has a character that is not allowed', fix);
   }
   return name;
 }
@@ -146,14 +146,14 @@ function readContact(reader: SettingsReader): Config['contact'] {
   const url = URL.canParse(contact) ? new URL(contact) : undefined;
   if (url?.protocol === 'https:' || url?.protocol === 'http:') return { url: url.href };
   const fix = 'Set it to an email address such as support@example.com, or to the URL of a page.';
-  return reader.fault('SERVICE_CONTACT', 'is neither an email address nor a URL', fix);
+  return reader.fault('SERVICE_CONTACT', 'is neither an email address without a name nor an http or https URL', fix);
 }
 
 /** Who sells here, shown to people. */
 function readSeller(reader: SettingsReader) {
   const name = reader.text('SELLER_NAME');
   if (name !== undefined && !/^\P{C}{1,100}$/u.test(name)) {
-    reader.fault('SELLER_NAME', 'is not plain text', 'Use up to 100 characters on one line.');
+    reader.fault('SELLER_NAME', 'is too long, or has a control character', 'Use up to 100 characters on one line.');
   }
   const link = (setting: string, path: string) =>
     reader.httpUrl(setting, reader.text(setting), `https://acme.example${path}`)?.href;

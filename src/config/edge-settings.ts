@@ -50,7 +50,7 @@ export function readAdmin(reader: SettingsReader) {
   const isName = (entry: string) => HOST_NAME.test(entry) && isIP(entry) === 0;
   if ((isIP(host) === 0 && !isName(host)) || !names.every(isName)) {
     const fix = 'Set it to the address to listen on, then the host names to accept, such as 0.0.0.0,metrics.internal.';
-    reader.fault('ADMIN_HOST', 'has an entry that is not an IP address or host name', fix);
+    reader.fault('ADMIN_HOST', 'is not an IP address or host name, or has a later entry that is not a host name', fix);
   }
   return { adminPort, admin: { host, names: isName(host) ? [host, ...names] : names } };
 }

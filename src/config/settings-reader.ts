@@ -50,7 +50,8 @@ export class SettingsReader {
         code === 'EACCES'
           ? "names a file that the service's user may not read"
           : `names a file that can't be read (${code})`;
-      return this.fault(name, problem, "Let the service's user read the file, for example by its group and mode 0640.");
+      const rights = "Let the service's user read the file, for example by its group and mode 0640.";
+      return this.fault(name, problem, code === 'EACCES' ? rights : 'Correct the path, or make it a readable file.');
     }
   }
 
@@ -95,7 +96,10 @@ export class SettingsReader {
     if (value === undefined) return undefined;
     const parsed = URL.canParse(value) ? new URL(value) : undefined;
     if (parsed && protocols.includes(parsed.protocol) && hasDecodableLogin(parsed)) return parsed;
-    return this.fault(name, 'is not a valid URL', `Set it to a URL such as ${example}.`);
+    const kind = `a valid ${protocols.join(' or ').replaceAll(':', '')} URL, with user and password percent-encoded`;
+    return value === this.text(name)
+      ? this.fault(name, `is not ${kind}`, `Set it to a URL such as ${example}.`)
+      : this.fault(name, `has an entry that is not ${kind}`, `Write each URL as in ${example}.`);
   }
 
   /** A credential that is sent as an HTTP header. */

@@ -43,7 +43,7 @@ export function parseSigningKeys(text: string, now: Date): readonly SigningKey[]
     throw new SigningKeysError(`has ${current.length} keys with the status current instead of one`);
   const [{ validFrom, validUntil }] = current as [SigningKey];
   if (validFrom > now || (validUntil && validUntil <= now))
-    throw new SigningKeysError('has a current key that is not valid now', 'Rotate the keys with: speechgate keys.');
+    throw new SigningKeysError('has a current key that is not valid now', 'Check the clock, or run: speechgate keys.');
   return keys;
 }
 
@@ -155,7 +155,7 @@ export function watchKeyExpiry(
     if (leftMs > WARN_MS) return;
     log[leftMs > ALARM_MS ? 'warn' : 'error'](
       { keyId, validUntil: validUntil.toISOString() },
-      'the metadata signing key expires at validUntil; after that the metadata returns 503. Run speechgate keys, then restart the service',
+      'the metadata signing key expires at validUntil; from then on the metadata returns 503. Run speechgate keys, then restart the service',
     );
   };
   warn();

@@ -40,7 +40,7 @@ export function readSpeech(reader: SettingsReader, catalog: Catalog | undefined)
   const concurrency = reader.integer('SPEECH_CONCURRENCY', 1, 10_000) ?? DEFAULT_CONCURRENCY;
   const rest = { timeoutMs, concurrency, servers, streaming };
   if (baseUrl === undefined) {
-    if (apiKey) reader.missing('SPEECH_BASE_URL', 'SPEECH_API_KEY', 'Set it to the base URL of the speech API.');
+    if (apiKey) reader.missing('SPEECH_BASE_URL', 'SPEECH_API_KEY', 'Set it, or unset SPEECH_API_KEY.');
     if (servers.length === 0) return undefined;
     const { models = [] } = catalog ?? {};
     const without = models.filter(({ upstreams }) => upstreams.some(({ name }) => name === DEFAULT_UPSTREAM));
@@ -82,7 +82,7 @@ export function readCatalog(reader: SettingsReader): Catalog | undefined {
     return loadCatalog(reader.text('CATALOG_FILE'));
   } catch (error) {
     if (!(error instanceof CatalogError)) throw error;
-    const fix = 'Correct the file, or unset CATALOG_FILE to use the built-in catalog.';
+    const fix = 'Correct the path or the file, or unset CATALOG_FILE to use the built-in catalog.';
     return reader.fault('CATALOG_FILE', `can't be used: ${error.message}`, fix);
   }
 }

@@ -55,7 +55,7 @@ export function readX402(reader: SettingsReader): X402Config | undefined {
   const asset = readAsset(reader);
   const probe = reader.text('X402_PROBE_ANSWER') ?? '400';
   if (probe !== '400' && probe !== '402') {
-    const fix = 'Set it to 402 so that directories list this service, or unset it.';
+    const fix = 'Set it to 400, or to 402 so that directories can list this service.';
     reader.fault('X402_PROBE_ANSWER', 'is neither 400 nor 402', fix);
   }
   const payees = payTo === undefined ? undefined : readPayees(reader, payTo);
@@ -79,7 +79,8 @@ function readFacilitators(reader: SettingsReader): readonly FacilitatorConfig[] 
   const url = reader.httpUrl(other, reader.text(other), 'https://facilitator.example/x402')?.href;
   const credential = readFacilitatorCredential(reader);
   const setting = typeof credential === 'object' ? KEY_SECRET : TOKEN;
-  if (credential && !reader.text(other)) reader.missing(other, setting, `Set it, or unset ${setting}.`);
+  if (credential && !reader.text(other))
+    reader.missing(other, setting, `Set it (not beside ${name}), or unset ${setting}.`);
   const list = reader.text(name);
   if (list === undefined) return url === undefined ? undefined : [{ url, credential, setting }];
   if (reader.text(other)) return reader.fault(name, `is set, and ${other} is too`, 'Unset one of them.');
@@ -146,7 +147,8 @@ function readFacilitatorCredential(reader: SettingsReader): FacilitatorCredentia
 function readKey(reader: SettingsReader, setting: string, id: string, secret: string) {
   const privateKey = readPrivateKey(secret);
   if (privateKey) return { id, privateKey };
-  return reader.fault(setting, 'is not a private key', 'Set it to an EC key in PEM, or an Ed25519 key in base64.');
+  const problem = setting === KEY_SECRET ? 'is not a private key' : 'has a secret that is not a private key';
+  return reader.fault(setting, problem, 'Set that secret to an EC key in PEM, or an Ed25519 key in base64.');
 }
 
 const ED25519_BYTES = 64;
