@@ -178,7 +178,7 @@ export async function createApp(config: Config, log: Logger, { demoAccount }: Ap
 
 /** Logs what an operator must do about the database. @returns what no retry can heal */
 function judgeDatabase(found: Readiness, log: Logger): string | undefined {
-  if (found.outcome === 'refused') return `The database refuses DATABASE_URL (${found.cause}). ${found.fix}`;
+  if (found.outcome === 'refused') return `DATABASE_URL can't be used (${found.cause}). ${found.fix}`;
   if (found.outcome === 'unavailable')
     log.error(`the database in DATABASE_URL is unavailable (${found.cause}). ${found.fix}`);
   if (found.outcome === 'denied')

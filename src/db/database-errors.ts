@@ -63,12 +63,12 @@ export function poolerFix(error: unknown): string | undefined {
 
 /** By code or, where it says too little, by message. The first that matches counts. */
 const CONNECTION_FIXES: readonly (readonly [error: RegExp, fix: string])[] = [
-  [/does not support SSL/, 'Turn on TLS in the database server (ssl = on), or remove sslmode from DATABASE_URL.'],
+  [/does not support SSL/, 'Turn on TLS in the database server (ssl = on), or turn TLS off in DATABASE_URL.'],
   [
     /establishing an SSL connection|received (unexpected|invalid response)|unknown authenticationOk/i,
     'Set the host and port in DATABASE_URL to those of PostgreSQL. If they are right, read the log of PostgreSQL.',
   ],
-  [/^CERT_HAS_EXPIRED/, 'Renew the certificate of the database server in DATABASE_URL.'],
+  [/^CERT_HAS_EXPIRED/, 'Renew the certificate of the database server or its authority, or correct the clock here.'],
   [/^CERT_NOT_YET_VALID/, 'Synchronize the clocks of this machine and the database server by NTP.'],
   [
     /ALTNAME_INVALID|HOSTNAME_MISMATCH/,
@@ -87,10 +87,10 @@ const CONNECTION_FIXES: readonly (readonly [error: RegExp, fix: string])[] = [
     /pg_hba/,
     'Allow this host, user and database in pg_hba.conf of the database server. If that file asks for TLS (hostssl), add sslmode=verify-full to DATABASE_URL.',
   ],
-  [/^28000/, 'Correct the user in DATABASE_URL, or let it log in (create role NAME login, or alter role NAME login).'],
+  [/^28000/, 'Correct the user in DATABASE_URL, let it log in (create or alter role NAME login), or edit pg_hba.conf.'],
   [/^3D000/, 'Create the database, or correct its name in DATABASE_URL.'],
   [/^55000/, 'Allow connections to the database: alter database NAME allow_connections true.'],
-  [/^42501/, 'Let the role connect to the database: grant connect on database NAME to ROLE.'],
+  [/^42501/, 'Give the role its right: grant connect (to migrate: connect, create) on database NAME to ROLE.'],
   [
     /^53300/,
     'Close connections of other programs, or raise max_connections or the connection limit of the role or database.',
@@ -99,7 +99,7 @@ const CONNECTION_FIXES: readonly (readonly [error: RegExp, fix: string])[] = [
   [/^57P0/, 'Wait until the database server has started. If it does not start, read its log.'],
   [/^(ENOTFOUND|EAI_)/, 'Correct the host in DATABASE_URL, or its DNS entry.'],
   [/^(ECONNREFUSED|ENOENT)/, 'Start the database server, or correct the host and port in DATABASE_URL.'],
-  [/^(ETIMEDOUT|EHOST|ENET)|time/, 'Correct the host and port in DATABASE_URL, and let firewalls pass the connection.'],
+  [/^(ETIMEDOUT|EHOST|ENET)|time/, 'Check host and port in DATABASE_URL, firewalls, and the load of the server.'],
 ];
 
 /** What to do about an error of a new connection to the database. */
@@ -117,8 +117,10 @@ export const READ_ONLY_FIX =
 export const RIGHTS_FIX =
   'Run npm run migrate as the owner of the tables, with DATABASE_APP_ROLE set to the role that DATABASE_URL names.';
 
-export const rightsFix = (error: unknown): string | undefined =>
-  error instanceof Error && codeOf(error) === '42501' ? RIGHTS_FIX : undefined;
+export function rightsFix(error: unknown): string | undefined {
+  if (!(error instanceof Error) || codeOf(error) !== '42501') return undefined;
+  return / for database /.test(error.message) ? connectionFix(error) : RIGHTS_FIX;
+}
 
 export const faultOf = ({ message, code }: { message?: string; code?: string }): string | undefined =>
   message?.trim() || code;

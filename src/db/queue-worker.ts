@@ -91,7 +91,7 @@ export class QueueWorker {
         if (!isDatabaseUnavailable)
           this.#options.log.warn(
             { err: error },
-            `the ${this.#work.name} can't use the database, so its work waits; it retries every 2 s. Fix the cause in err if this lasts`,
+            `the ${this.#work.name} can't open its queue in the database, so its work waits; it retries every 2 s. Fix the cause in err if this lasts`,
           );
         isDatabaseUnavailable = true;
       }

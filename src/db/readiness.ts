@@ -22,7 +22,7 @@ export type Readiness =
   | { readonly outcome: 'refused'; readonly cause: string; readonly fix: string }
   | { readonly outcome: 'unavailable'; readonly cause: string; readonly fix: string };
 
-const START_FIX = 'Start the database, or correct DATABASE_URL.';
+const START_FIX = 'Check that the database runs and is not overloaded, and that DATABASE_URL is right.';
 
 /** Whether the service can use the database now. Never throws. */
 export async function readReadiness(
@@ -58,8 +58,7 @@ async function isReadOnly(db: Database): Promise<boolean> {
 async function ask(db: Database, name: (db: Database) => Promise<unknown>): Promise<Readiness> {
   try {
     await name(db);
-    if (await isReadOnly(db))
-      return { outcome: 'unavailable', cause: 'it is read-only, such as a standby', fix: READ_ONLY_FIX };
+    if (await isReadOnly(db)) return { outcome: 'unavailable', cause: 'it is read-only', fix: READ_ONLY_FIX };
     const pending = await pendingMigrations(db);
     if (pending.length > 0) return { outcome: 'unmigrated', pending };
     const { missing } = await readRoleRights(db);

@@ -67,7 +67,7 @@ test('a wrong password and a DATA_DIR that is a file are both named, and the sta
   wrong.password = 'wrong';
   const child = startChild(t, 'src/main.ts', { ...env, DATABASE_URL: wrong.href });
   t.equal(await child.ended(), 78);
-  t.match(child.output(), /^The database refuses DATABASE_URL \(password authentication failed .+ Correct/m);
+  t.match(child.output(), /^DATABASE_URL can't be used \(password authentication failed .+ Correct/m);
   t.match(
     child.output(),
     /^The folder of DATA_DIR, \/dev\/null\/audio, is not writable \(ENOTDIR\)\. .+ set DATA_DIR to another folder/m,
@@ -106,7 +106,7 @@ test('a closed database port and a dead node are told first, and the stop is tol
     first.msg,
     /^the database in DATABASE_URL is unavailable \(connect ECONNREFUSED 127\.0\.0\.1:1\)\. Start the database server/,
   );
-  await child.printed(/X402_RPC_URL: no node of the chain answers/);
+  await child.printed(/X402_RPC_URL: no node gives a usable answer/);
   const ready = await fetch(`http://127.0.0.1:${adminPort}/readyz`);
   const { checks } = (await ready.json()) as { checks: Record<string, string> };
   t.strictSame([ready.status, checks.chain], [503, 'unreachable']);

@@ -23,12 +23,12 @@ interface Connection {
 const CONNECTIONS: Readonly<Record<string, Connection>> = {
   'a server without TLS': {
     cause: /does not support SSL/,
-    fix: /^Turn on TLS in the database server \(ssl = on\), or remove sslmode from DATABASE_URL\.$/,
+    fix: /^Turn on TLS in the database server \(ssl = on\), or turn TLS off in DATABASE_URL\.$/,
     url: (url) => url.searchParams.set('sslmode', 'require'),
   },
   'an expired certificate': {
     cause: /certificate has expired/,
-    fix: /^Renew the certificate of the database server in DATABASE_URL\.$/,
+    fix: /^Renew the certificate of the database server or its authority/,
     server: [EXPIRED, '?sslmode=verify-full&sslrootcert=CA'],
   },
   'a certificate of another host': {
@@ -79,7 +79,7 @@ const CONNECTIONS: Readonly<Record<string, Connection>> = {
   },
   'a role without the right to connect': {
     cause: /permission denied for database/,
-    fix: /grant connect on database NAME to ROLE/,
+    fix: /grant connect .+ on database NAME to ROLE/,
     change: ['revoke connect on database postgres from public', 'grant connect on database postgres to public'],
     url: (url) => Object.assign(url, { pathname: '/postgres' }),
   },
