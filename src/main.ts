@@ -23,7 +23,7 @@ if (result.outcome === 'faulty') {
 
 const { config } = result;
 if (role === 'worker' && !config.speech) {
-  console.error("speechgate can't start:\nSPEECH_BASE_URL is not set, but a worker needs it for its jobs. Set it.");
+  console.error("speechgate can't start:\nno speech server is set, but a worker needs one. Set SPEECH_BASE_URL.");
   process.exit(EXIT_CONFIG);
 }
 const log = createLogger(config.logLevel).child(lineOrigin(config));

@@ -14,10 +14,10 @@ import { stopOnce } from './lib/stop-once.ts';
 
 export const STOP = 'stop';
 const SCRAPE = 'scrape';
-export const STOPPING = 'stopping: the process first finishes its running requests. No action is needed';
+export const STOPPING = 'stopping: the process first finishes its running requests';
 export const STOPPED = 'stopped';
 export const UNEXPECTED =
-  'an unexpected error (see err) stops this process, which first finishes its running requests. If no supervisor such as systemd starts the service again, start it';
+  'an unexpected error (see err) stops this process, which first finishes its running requests. If neither the primary process nor a supervisor such as systemd replaces this process, start the service again';
 const STOP_RESERVE_MS = 30_000;
 const RESTART_MS = 1_000;
 const SCRAPE_TIMEOUT_MS = 5_000;
@@ -101,7 +101,7 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
       if (!worker.isDead()) await stop(worker);
     }
     say.info(
-      'reloaded: the files of the catalog, keys and secrets were read again. Only changed environment variables need a restart',
+      'reloaded: the files of the catalog, keys and secrets were read again. A changed environment variable or a new release needs a restart',
     );
   }
 

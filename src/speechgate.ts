@@ -89,7 +89,8 @@ function refuse(name: string, commands: Readonly<Record<string, Command>>, prefi
   const similar = Object.keys(commands).filter((each) => each === meant || each.startsWith(`${name} `));
   const hints = similar.map((each) => `speechgate ${prefix}${each}`);
   if (prefix === '' && Object.hasOwn(operators, name)) hints.push(`speechgate admin ${name} for operators`);
-  const hint = hints.length > 0 ? `Did you mean ${hints.join(', or ')}?` : `speechgate ${prefix}--help lists them.`;
+  const hint =
+    hints.length > 0 ? `Did you mean ${hints.join(', or ')}?` : `speechgate ${prefix}--help lists the commands.`;
   console.error(`speechgate has no command ${prefix}${printable(name)}. ${hint}`);
   process.exitCode = EXIT.usage;
 }

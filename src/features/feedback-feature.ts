@@ -20,7 +20,7 @@ export function openFeedback({ config, db, metrics, log }: SharedParts) {
   const mailer =
     mail && mailWorker(db, { ...mail, serviceName }, { databaseUrl, namedStatements, log }, metrics.outside('mail'));
   if (!feedback) log.warn('feedback is off, because FEEDBACK_SECRET is not set. Set it to turn feedback on');
-  else if (!mailer) log.warn('feedback is stored but not mailed, because SMTP_URL is not set. Set it to get mail');
+  else if (!mailer) log.warn('feedback is not mailed. Set SMTP_URL, FEEDBACK_FROM and FEEDBACK_TO to get mail');
   const routes = feedbackRoutes(feedbackOperations({ db, serviceName, baseUrl, feedback }));
   return {
     plugin: async (server: FastifyInstance) => void server.register(operations, { routes }),

@@ -66,10 +66,10 @@ export function openJobs({ config, db, metrics, log }: SharedParts, speaking: Sp
       const { code, message } = error.cause as NodeJS.ErrnoException;
       const problem = `The folder of ${audioSetting}, ${audioStore.slice('file:'.length)}, is not writable (${code ?? message})`;
       if (code === undefined || PERMANENT.includes(code))
-        return `${problem}. Let the user of this process write to it, or set ${audioSetting} to another folder.`;
+        return `${problem}. Let the user of this process write to that path, or set ${audioSetting} to another folder.`;
       log.error(
         { err: error },
-        `${problem}. Free space or repair the disk; until then, requests that must store audio fail without a charge`,
+        `${problem}. Fix the cause, such as a full disk; until then, requests that must store audio fail without a charge`,
       );
       return undefined;
     }

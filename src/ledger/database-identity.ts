@@ -86,7 +86,7 @@ export class DatabaseIdentity {
 
 export function describeMismatch({ database, settings }: Mismatch): string {
   return (
-    `The database in DATABASE_URL has balances in ${database.asset} on ${database.network}, but X402_ASSET and X402_NETWORK are ` +
+    `The database in DATABASE_URL is for the token ${database.asset} on ${database.network}, but X402_ASSET and X402_NETWORK are ` +
     `${settings.asset} and ${settings.network}. Use another DATABASE_URL, or set X402_NETWORK=${database.network} and X402_ASSET=${database.asset}.`
   );
 }

@@ -116,12 +116,12 @@ export class KnownPauses {
       this.#isDatabaseUnavailable = false;
       if (paused.length === this.#paused.size && paused.every((flow) => this.#paused.has(flow))) return;
       this.#paused = new Set(paused);
-      this.#log.warn({ paused }, 'an operator paused or resumed flows; this line lists the flows that are paused now');
+      this.#log.warn({ paused }, 'the flows in paused are paused by operators now; all others run');
     } catch (err) {
       if (!this.#isDatabaseUnavailable)
         this.#log.warn(
           { err },
-          'failed to read from the database which flows are paused. The last known list is used, and this is retried every second; fix the cause in err if other lines name the database too',
+          'failed to read from the database which flows are paused. The list that this process read last stays in use (at its start: none is paused), and it reads again every second. Fix the cause in err if other lines name the database too',
         );
       this.#isDatabaseUnavailable = true;
     }

@@ -30,7 +30,7 @@ const PAYEE = '0x00000000000000000000000000000000000000A1';
 const REAL = { network: DEFAULT_NETWORK, asset: DEFAULT_ASSET.toLowerCase() };
 /** Names the setting and the fix. */
 const REFUSAL = new RegExp(
-  `The database in DATABASE_URL has balances in ${TEST_ASSET.toLowerCase()} on ${TEST_NETWORK}, but X402_ASSET and X402_NETWORK ` +
+  `The database in DATABASE_URL is for the token ${TEST_ASSET.toLowerCase()} on ${TEST_NETWORK}, but X402_ASSET and X402_NETWORK ` +
     `are ${REAL.asset} and ${REAL.network}\\. Use another DATABASE_URL, or set X402_NETWORK=${TEST_NETWORK} and X402_ASSET=`,
 );
 
