@@ -41,7 +41,7 @@ export class Metrics {
   );
   readonly #holds = this.#counter(
     'speechgate_holds_total',
-    'Holds of credit that this process placed, captured (charged), voided (not charged) or lost (delivered, but not charged), by flow and event.',
+    'Holds of credit that this process placed, captured (charged), voided (not charged) or lost (delivered, and ended before the charge), by flow and event.',
     ['flow', 'event'],
   );
   readonly #payments = this.#counter(
@@ -61,7 +61,7 @@ export class Metrics {
   );
   readonly #repairs = this.#counter(
     'speechgate_reconciler_repairs_total',
-    'Items that this process repaired, by reconciler: payments settled, holds voided, jobs and mail queued again, refunds booked, expired audio deleted.',
+    'Items that this process completed, released or deleted, by reconciler: payments, holds, purchases, refunds, disputes, debts, jobs, mail, old audio and rows.',
     ['reconciler'],
   );
   readonly #firstByte = this.#histogram(
@@ -81,7 +81,7 @@ export class Metrics {
   );
   readonly upstreamFailed = this.#count<[upstream: string, reason: string]>(
     'speechgate_upstream_failures_total',
-    'Failed syntheses, by upstream and reason: the HTTP status of the upstream, unreachable, late_start (no audio in time), timeout, broken_off, or the fault of its audio.',
+    'Failed syntheses, by upstream and reason: the HTTP status or its class, unreachable (or no answer), not_http, late_start (no audio in time), timeout, broken_off, other, or the fault of its audio.',
     ['upstream', 'reason'],
   );
   readonly #upstreamAvailable = new Gauge({
@@ -98,7 +98,7 @@ export class Metrics {
   );
   readonly #outside = this.#counter(
     'speechgate_outside_requests_total',
-    'Requests to other services (facilitator, node, processor, store, mail), by service, call and outcome.',
+    'Requests to other services (facilitator, node, processor, upstream, store, mail), by service, call and outcome.',
     ['service', 'call', 'outcome'],
   );
   readonly #outsideSeconds = this.#histogram(
@@ -108,7 +108,7 @@ export class Metrics {
   );
   readonly facilitatorLackedGas = this.#count<[]>(
     'speechgate_facilitator_lacked_gas_total',
-    'Payments that the facilitator refused for too little balance although the payer has enough: the wallet of the facilitator lacks gas (chain fees).',
+    'Payments that the facilitator refused for too little balance although the payer has enough: the wallet of the facilitator probably lacks gas (chain fees).',
     [],
   );
   readonly rateLimitRefused = this.#count<[scope: string]>(
@@ -118,7 +118,7 @@ export class Metrics {
   );
   readonly requestForwarded = this.#count<[proxy: ForwardingProxy]>(
     'speechgate_forwarded_requests_total',
-    'Requests with X-Forwarded-For, by proxy: trusted or untrusted by TRUST_PROXY, or nameless if a trusted proxy wrote no client address.',
+    'Requests with X-Forwarded-For, by their sender: trusted or untrusted by TRUST_PROXY, or nameless if a trusted proxy wrote no client address.',
     ['proxy'],
   );
   readonly shed = this.#count<[reason: ShedReason]>(

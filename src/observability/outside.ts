@@ -103,7 +103,7 @@ export function credentialAlarm(
     metrics.credentialRefused(setting);
     log.error(
       { setting },
-      'another service refused our credential, so our requests to it fail. Correct the setting that this line names, then restart the service',
+      'another service answered 401 or 403, so our requests to it may fail. Correct the credential in the setting that this line names, or its rights at that service, then restart speechgate',
     );
   };
 }

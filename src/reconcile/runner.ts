@@ -246,7 +246,7 @@ export class ReconcilerRunner {
     if (count > 0)
       this.#options.log.info(
         { reconciler: name, count },
-        'a reconciler completed or deleted unfinished items, such as payments, holds or jobs; no action is needed',
+        'a reconciler completed, released or deleted as many items as count says, such as payments, holds, jobs or old audio; no action is needed for them',
       );
     return { name, outcome: 'done', count, ...reported() };
   }
@@ -265,14 +265,14 @@ export class ReconcilerRunner {
     if (!this.#isDatabaseUnavailable)
       this.#options.log.warn(
         { err: error },
-        "reconcilers can't reach the database and retry every turn. Fix the cause in err unless a line says that they reached it again",
+        "reconcilers can't use the database and retry every turn. Fix the cause in err unless a line says that they can use it again",
       );
     this.#isDatabaseUnavailable = true;
   }
 
   #databaseAnswered(): void {
     if (this.#isDatabaseUnavailable)
-      this.#options.log.info('reconcilers reached the database again; no action is needed');
+      this.#options.log.info('reconcilers can use the database again; no action is needed');
     this.#isDatabaseUnavailable = false;
   }
 }

@@ -236,7 +236,7 @@ test('a failing reconciler stops no other, and is logged once until it recovers'
     [
       'a reconciler failed, so unfinished items such as payments or holds wait; it retries every turn. The same error is logged once: fix the cause in err unless a line says that the reconciler works again',
       'a reconciler that had failed works again; no action is needed',
-      'a reconciler completed or deleted unfinished items, such as payments, holds or jobs; no action is needed',
+      'a reconciler completed, released or deleted as many items as count says, such as payments, holds, jobs or old audio; no action is needed for them',
     ],
   );
   t.equal(lines.filter((line) => line.level >= ERROR).length, 1);
@@ -268,7 +268,7 @@ test('an unavailable database or missing tables are logged once', async (t) => {
     [
       [
         WARN,
-        "reconcilers can't reach the database and retry every turn. Fix the cause in err unless a line says that they reached it again",
+        "reconcilers can't use the database and retry every turn. Fix the cause in err unless a line says that they can use it again",
       ],
     ],
   );
@@ -295,8 +295,8 @@ test('an unavailable database or missing tables are logged once', async (t) => {
   t.strictSame(
     later.lines.map(({ msg }) => msg),
     [
-      "reconcilers can't reach the database and retry every turn. Fix the cause in err unless a line says that they reached it again",
-      'reconcilers reached the database again; no action is needed',
+      "reconcilers can't use the database and retry every turn. Fix the cause in err unless a line says that they can use it again",
+      'reconcilers can use the database again; no action is needed',
     ],
   );
 });
