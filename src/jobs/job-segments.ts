@@ -15,7 +15,7 @@ import {
 } from '../speech/joined-mpeg.ts';
 import { frameSeconds } from '../speech/mpeg-frame.ts';
 import type { CollectedSpeech } from '../speech/open-provider.ts';
-import { notAudio, type SpeakingUpstream, SpeechError, tooLarge } from '../speech/provider.ts';
+import { type SpeakingUpstream, SpeechError, tooLarge } from '../speech/provider.ts';
 import { hasWord } from '../speech/split-text.ts';
 import { type AudioStore, type ByteRange, checkRange, type StoredAudio } from '../speech/store/audio-store.ts';
 import type { Claim } from './claim-job.ts';
@@ -136,9 +136,13 @@ function captionsFor(claim: Claim, rows: readonly Row[]): Buffer {
 const cannotJoin = () =>
   new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider returned audio segments that cannot be joined.', true);
 
+/** Segments without a word are not sent to a provider. */
+const wordless = () =>
+  new SpeechError('TTS_UPSTREAM_ERROR', 'The text has no letter or digit to speak.', false).because('no_audio');
+
 function joinedOf(rows: readonly Row[]): SpokenSegments {
   const audible = rows.filter(isAudible);
-  if (audible.length === 0) throw notAudio();
+  if (audible.length === 0) throw wordless();
   const sizeBytes = joinedBytes(audible);
   if (sizeBytes > MAX_JOINED_BYTES) throw tooLarge();
   const characters = audible.reduce((sum, row) => sum + BigInt(row.characters), 0n);
@@ -246,7 +250,7 @@ export async function openSegments(
       const next = await open(piece);
       if (!next)
         throw new Error(
-          'a segment of this audio is missing in AUDIO_STORE, so the caller got only the part before it; the job stays charged. Restore the store from a backup, or give the credit back with speechgate admin accounts adjust',
+          'a segment of this audio is missing in the audio store, so the caller got only the part before it; the job stays charged. Restore the store from a backup, or give the credit back with speechgate admin accounts adjust',
         );
       yield* next.stream;
     }

@@ -123,7 +123,8 @@ function endOf(outcome: Outcome, { priceMicroUsd }: Claim): object {
 
 async function attempt(claim: Claim, options: JobRunnerOptions, signal: AbortSignal): Promise<Outcome> {
   if (claim.attempt > MAX_ATTEMPTS) {
-    const message = 'The service was interrupted too often to finish the job. The job was not charged; send it again.';
+    const message =
+      'The service was interrupted too often to finish the job. Send the text with a new idempotency-key. The job was not charged.';
     return { kind: 'failed', code: 'INTERNAL_ERROR', message };
   }
   let history: Pick<Claim, 'attempt' | 'elapsedMs'> = claim;
@@ -183,7 +184,7 @@ function afterFault(error: unknown, attempt: number, elapsedMs: number): Outcome
       : { code: 'INTERNAL_ERROR', message: 'The service had an internal error.', transient: true };
   const delayMs = transient ? retryDelayMs(attempt, elapsedMs, retryAfterSeconds, Math.random()) : undefined;
   if (delayMs !== undefined) return { kind: 'retry', delayMs };
-  const next = transient ? 'Send the text again later.' : 'Change the request, or ask the operator.';
+  const next = transient ? 'Send it later with a new idempotency-key.' : 'Change the request, or ask the operator.';
   return { kind: 'failed', code, message: `${message} ${next} The job was not charged.` };
 }
 
@@ -208,7 +209,7 @@ async function writeUntilDone(write: () => Promise<boolean>, { log }: JobRunnerO
     } catch (error) {
       log.error(
         { err: error },
-        'failed to save the end of a job, so its credit stays held; this is retried every second. Fix the cause in err if this line repeats',
+        'failed to save the end of a job attempt. The service tries again every second, after a stop in another process, and charges the job at most once. Fix the cause in err if this line repeats',
       );
       if (signal.aborted) return undefined;
       await sleep(WRITE_AGAIN_MS);

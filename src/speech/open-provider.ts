@@ -110,7 +110,7 @@ export function openProvider(
           );
       }
     }
-    throw failure ?? new SpeechError('TTS_UNAVAILABLE', 'No speech server offers this model any more.', false);
+    throw failure ?? new SpeechError('TTS_UNAVAILABLE', 'No speech server offers this model or speed any more.', false);
   }
 
   return {

@@ -144,11 +144,11 @@ async function* receive(
 function connectionError(error: Error): SpeechError {
   const isAnswer = NOT_HTTP.some((type) => error instanceof type) || BAD_INTERIM_RESPONSE.test(error.message);
   if (isAnswer) {
-    const message = 'The speech provider did not answer with valid HTTP.';
+    const message = 'The speech provider answered with invalid HTTP, or with too large headers.';
     return new SpeechError('TTS_UPSTREAM_ERROR', message, false).because('not_http', error);
   }
   const fault = isRefused(error) ? 'unreachable' : 'upstream';
-  const message = 'The speech provider could not be reached.';
+  const message = 'The speech provider could not be reached, or closed the connection without an answer.';
   return new SpeechError('TTS_UNAVAILABLE', message, true, undefined, fault).because('unreachable', error);
 }
 

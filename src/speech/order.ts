@@ -46,7 +46,7 @@ const refused = <Code extends OrderRefusal['code']>(code: Code, message: string,
   ({ outcome: 'refused', code, message, details }) as const;
 
 export const unknownModel = (catalog: Catalog) =>
-  refused('UNKNOWN_TTS_MODEL', 'model does not exist. GET /tts/models lists the models. You were not charged.', {
+  refused('UNKNOWN_TTS_MODEL', 'model is not available. GET /tts/models lists the models. You were not charged.', {
     field: 'model',
     rule: 'enum',
     allowed: catalog.models.map((model) => model.id),
@@ -96,7 +96,7 @@ export function refuseTooLong(
   { id, maxInputCharacters: maximum }: Model,
 ) {
   if (characters <= maximum) return undefined;
-  const message = `text has ${characters} characters, but the model ${id} accepts at most ${maximum}. Split the text. You were not charged.`;
+  const message = `text has ${characters} characters, but at most ${maximum} are accepted here for the model ${id}. Split the text. You were not charged.`;
   return refused('TEXT_TOO_LONG', message, { field, rule: 'maxLength', maximum, characters });
 }
 

@@ -113,7 +113,7 @@ const FAULTS: Readonly<Record<number, SpeechFault>> = {
 /** 502, or 503 where the upstream may work again soon (R9). */
 export function statusError(status: number, retryAfter: string | undefined): SpeechError {
   if (status === 429 || status === 503) {
-    const message = `The speech provider is overloaded (status ${status}).`;
+    const message = `The speech provider accepts no request at present (status ${status}).`;
     const seconds = retryAfterSeconds(retryAfter, Date.now());
     return new SpeechError('TTS_UNAVAILABLE', message, true, seconds).because(`status_${status}`);
   }
@@ -126,7 +126,7 @@ export function statusError(status: number, retryAfter: string | undefined): Spe
 export const brokenOff = (cause?: unknown) =>
   new SpeechError(
     'TTS_UPSTREAM_ERROR',
-    'The speech provider closed the connection before the audio was complete.',
+    'The response of the speech provider ended before the audio was complete.',
     true,
   ).because('broken_off', cause);
 
@@ -141,7 +141,7 @@ export function audioError(fault: AudioFault): SpeechError {
 const UNUSABLE = {
   truncated: 'The speech provider answered with audio that is cut off.',
   damaged: 'The speech provider answered with damaged audio.',
-  'several files': 'The speech provider answered with several audio files that cannot be joined.',
+  'several files': 'The speech provider answered with audio of several files or formats that cannot be joined.',
 } as const;
 
 export const wrongLength = () =>
@@ -162,9 +162,7 @@ export const tooLarge = () =>
   ).because('too_large');
 
 export const firstByteTimeout = () =>
-  new SpeechError('TTS_UNAVAILABLE', 'The speech provider did not start to answer in time.', true).because(
-    'late_start',
-  );
+  new SpeechError('TTS_UNAVAILABLE', 'The speech provider sent no audio in time.', true).because('late_start');
 
 export const deadlineExceeded = () =>
-  new SpeechError('TTS_UNAVAILABLE', 'The speech provider did not finish in time.', true).because('timeout');
+  new SpeechError('TTS_UNAVAILABLE', 'The synthesis did not finish in time.', true).because('timeout');

@@ -44,7 +44,7 @@ export class Upstream {
         else
           log.warn(
             { upstream: name },
-            'a speech server (upstream) failed repeatedly or is unreachable, so the others are tried first until it recovers. Check this server',
+            'a speech server (upstream) failed repeatedly or is unreachable, so other servers of a model, if any, are tried first until it recovers. Check this server',
           );
       },
     );

@@ -62,7 +62,7 @@ export class VoiceSamples {
       reading.catch((err) =>
         this.#log.error(
           { err },
-          'failed to read the list of voice samples from AUDIO_STORE, so the service keeps using the list that it read before. Read err for the cause if this repeats',
+          'failed to read the list of voice samples from the audio store, so the service keeps the list that it read last, if any. Read err for the cause if this repeats',
         ),
       );
       await within(READ_TIMEOUT_MS, reading);

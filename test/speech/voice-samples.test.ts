@@ -24,7 +24,7 @@ test('a sample is spoken once, by the command, and costs its hearers nothing', a
   const { gateway, upstream } = await start(t);
   const missing = await gateway.call(SAMPLE);
   t.strictSame([missing.status, missing.json.error.code], [404, 'NOT_FOUND']);
-  t.equal(missing.json.error.message, 'This voice has no sample yet. Ask the operator to make one.');
+  t.equal(missing.json.error.message, 'This voice has no sample. Ask the operator to make one.');
   t.equal((await gateway.call('/tts/voices')).json.voices[0].sampleUrl, undefined);
   t.equal(upstream.requests.length, 0, 'a request makes none');
 

@@ -157,7 +157,7 @@ async function makeRoot(path: string): Promise<string> {
   // Root may own the folder; any other owner could replace its content.
   if (uid !== 0 && uid !== process.geteuid?.())
     throw new Error(
-      `The folder of AUDIO_STORE belongs to another user (user id ${uid}). Give it to the user of this process with chown.`,
+      `The audio folder belongs to another user (user id ${uid}). Give it to the user of this process with chown.`,
     );
   if (made) {
     await chmod(path, 0o700);

@@ -18,7 +18,7 @@ export async function isOwnDirectory(path: string): Promise<boolean> {
 export function assertDirectory(stats: Stats): void {
   if (!stats.isDirectory())
     throw new Error(
-      'In the folder of AUDIO_STORE, a file or a symbolic link has the name of a subfolder of the store. Move it away.',
+      'In the audio folder (of AUDIO_STORE or DATA_DIR), something else than a folder has the name of a subfolder. Move it away.',
     );
 }
 
@@ -31,7 +31,7 @@ export async function openFile(path: string): Promise<{ handle: FileHandle; size
     const stats = await handle.stat();
     if (!stats.isFile())
       throw new Error(
-        'In the folder of AUDIO_STORE, a folder or a device has the name of an audio file of the store. Move it away.',
+        'In the audio folder (of AUDIO_STORE or DATA_DIR), something else than a file has the name of an audio file. Move it away.',
       );
     return { handle, size: stats.size };
   });
