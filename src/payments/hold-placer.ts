@@ -20,7 +20,7 @@ import { type Receipt, type Refused, refused } from './refusal.ts';
 import type { Held, PaymentHold } from './speak.ts';
 
 const LOST =
-  'a delivered response was not charged, because its hold expired or the process stopped while the database was unavailable. Check the database';
+  'a delivered response is probably not charged: its hold had expired or was lost, or the process stopped before the database confirmed the charge. Check the database';
 
 export interface HoldPlacerParts {
   readonly db: Database;
@@ -228,7 +228,7 @@ export class Captures {
           if (isFirstFailure)
             log.warn(
               { err: error, hold: hold.id },
-              'the database is unavailable, so a charge for delivered audio waits. The service retries it; check the database',
+              'the database did not confirm a charge for delivered audio. The service retries it; check the database if this repeats',
             );
           if (performance.now() >= Math.max(this.#stoppingSince, waiting.since) + STOP_TIMEOUT_MS) {
             this.#givenUp.push(waiting);
@@ -252,7 +252,7 @@ export class Captures {
     const amountMicroUsd = this.#givenUp.reduce((sum, capture) => sum + capture.amountMicroUsd, 0n);
     this.#log.error(
       { captures: this.#givenUp.length, amountMicroUsd },
-      'the process stopped while the database was unavailable, so delivered responses are not charged: the fields captures and amountMicroUsd say how many and how much. Stop the service only while the database is available',
+      'the process stopped while the database was unavailable, so delivered responses are probably not charged: the fields captures and amountMicroUsd say how many and how much. Stop the service only while the database is available',
     );
   }
 }

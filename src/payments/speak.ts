@@ -199,7 +199,7 @@ async function synthesize<Body>(
       lost.abort();
       // Nothing else awaits a stream that breaks off now.
       speech.complete.catch(() => {});
-      throw new SpeechError('TTS_UNAVAILABLE', 'The synthesis took too long.', true);
+      throw new SpeechError('TTS_UNAVAILABLE', 'The hold of the price expired before the synthesis ended.', true);
     }
     const refusal = speech.audio && (await hold.settle?.(speech.upstream, speech.audio));
     return refusal ?? { outcome: 'ready', speech };

@@ -124,7 +124,7 @@ test('R7: an invalid request or one that mixes flows takes no slot', async (t) =
   for (const reply of broken) t.equal(reply.headers.get('x-ratelimit-scope'), null);
   t.equal((await speak(gateway)).status, 402);
   const refused = await speak(gateway);
-  t.match(refused.json, { error: { message: /^More than 1 request arrived within 60 seconds\. / } });
+  t.match(refused.json, { error: { message: /^The rate limit of 1 request within 60 seconds is reached\. / } });
   t.equal(refused.status, 429);
 });
 

@@ -260,11 +260,14 @@ test("the facilitator's reason is logged shortened and without control character
   const [line] = gateway.log.filter(({ detail }) => detail !== undefined);
   t.match(String(line?.detail), /^status 200 bad \[31m v in 0x… x{100}/);
   t.ok(String(line?.detail).length < 300);
-  t.match(reply.json.error.message, /\(invalid_payment\), and signing again does not help/);
+  t.match(reply.json.error.message, /\(invalid_payment\), and signing again will hardly help/);
   gateway.facilitator.faults.verify({ isValid: false, invalidReason: 'invalid_payload' });
   const small = await gateway.call(TTS, withPayment(HELLO, payload));
   t.equal(small.status, 402);
-  t.match(small.json.error.message, /\(invalid_payload\), and signing again does not help\. The facilitator's minimum/);
+  t.match(
+    small.json.error.message,
+    /\(invalid_payload\), and signing again will hardly help\. The facilitator's minimum/,
+  );
   t.ok(!JSON.stringify(gateway.log).includes(signature.slice(10, 100)));
 });
 

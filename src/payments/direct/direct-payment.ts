@@ -100,7 +100,7 @@ export class DirectHold implements PaymentHold {
       if (!(error instanceof StoreError)) throw error;
       log.error(
         { err: error },
-        'failed to store the audio of a payment, so the request failed and was not charged. Read err for the cause',
+        'failed to store the audio of a payment, so this attempt failed and charged nothing. Read err for the cause',
       );
       return taken ?? refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_stored', { isUncharged: true });
     }

@@ -66,7 +66,7 @@ export class DirectReplays {
       if (stored) return { outcome: 'replayed', audio: stored.stream, sizeBytes: stored.size, receipt };
       log.error(
         { payment: payment.id },
-        'the audio store no longer has the audio of a paid request, so its repetition gets 503 and is not charged again. Find out what deleted the audio',
+        'the audio store does not have the audio of a paid request, so its repetition gets 503 and is not charged again. Find out what deleted the audio, or whether processes use different stores',
       );
       return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_lost', paid);
     } catch (error) {

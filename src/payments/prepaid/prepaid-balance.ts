@@ -254,7 +254,7 @@ export class PrepaidAudioStore {
       .catch((err) =>
         log.warn(
           { err, hold: id },
-          'failed to store a copy of the audio of a prepaid response, so a repeated request cannot fetch it; the caller stays charged. Read err for the cause',
+          'failed to store a copy of the audio of a prepaid response, so a repeated request cannot fetch it; the charge stays as it is. Read err for the cause',
         ),
       );
     work.add(stored);

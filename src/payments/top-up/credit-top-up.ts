@@ -60,7 +60,7 @@ export async function creditTopUp(db: Database, paid: PaidTopUp): Promise<TopUpC
       'the purchase and the account are of different modes (test and live), so nothing was credited',
     );
   throw new Error(
-    'the checkout session already belongs to another purchase, so nothing was credited. Compare the two at the card processor',
+    'the checkout session already belongs to another purchase, so nothing was credited. Compare both purchases with the session at the card processor',
   );
 }
 

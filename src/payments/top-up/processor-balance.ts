@@ -29,7 +29,8 @@ export class ProcessorBalance {
           ...(after !== undefined && { starting_after: after }),
         }),
       );
-      if (!Array.isArray(page?.data)) throw new ProcessorError('the card processor returned no balance transactions');
+      if (!Array.isArray(page?.data))
+        throw new ProcessorError('the card processor returned no valid balance transactions');
       yield* page.data.map(read);
       after = page.data.at(-1)?.id;
       if (!page.has_more || after === undefined) return;

@@ -46,7 +46,7 @@ export class ProcessorClawbacks {
     const page = after === undefined ? await findOrUndefined<Page>(request) : await callProcessor<Page>(request);
     if (!page) return { entries: [], hasMore: false };
     if (!Array.isArray(page.data) || !page.data.every((each) => typeof each?.id === 'string'))
-      throw new ProcessorError(`the card processor returned no valid list of ${kind}s, so nothing was booked`);
+      throw new ProcessorError(`the card processor returned no valid list of ${kind}s, so nothing of it was booked`);
     const entries = page.data.map((each) => read(kind, each));
     return { entries, hasMore: page.has_more === true && entries.length > 0 };
   }
@@ -108,7 +108,9 @@ function read(kind: ClawbackKind, object: Stripe.Refund | Stripe.Dispute): Liste
 function readUsable(kind: ClawbackKind, object: Stripe.Refund | Stripe.Dispute): ProcessorClawback {
   const clawback = read(kind, object);
   if (typeof object.id === 'string' && isUsable(clawback)) return clawback;
-  throw new ProcessorError(`the card processor returned a ${kind} without a valid id, amount, currency or time`);
+  throw new ProcessorError(
+    `the card processor returned a ${kind} without a valid id, amount, currency or time, so it was not booked; its money may have moved`,
+  );
 }
 
 function faultOf({ amount, currency, created }: Stripe.Refund | Stripe.Dispute): string | undefined {

@@ -204,7 +204,7 @@ export class ChainNode {
     const chainId = await this.#rpc.chainId();
     if (chainId !== this.#asset.chainId) {
       throw new RpcError(
-        `X402_RPC_URL is a node of chain ${chainId}, but X402_NETWORK is ${this.#asset.network}. Correct one of them.`,
+        `X402_RPC_URL names a node of chain ${chainId}, but X402_NETWORK is ${this.#asset.network}. Correct one of them.`,
       );
     }
     this.#isChecked = true;

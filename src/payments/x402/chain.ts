@@ -30,7 +30,7 @@ async function readReceived(node: ChainNode, payees: readonly Address[], since: 
     const block = blocksByNumber.get(transfer.block) ?? (await node.block(transfer.block));
     blocksByNumber.set(transfer.block, block);
     if (transfer.block > last || transfer.blockHash !== block.hash) {
-      throw new RpcError('The chain was reorganised while it was read. Try again later.');
+      throw new RpcError("The chain's node returned blocks that do not match. Try again later.");
     }
     dated.push({ ...transfer, at: new Date(Number(block.timestamp) * 1000) });
   }
@@ -85,7 +85,7 @@ export class Chain {
         if (!isTold) {
           log?.warn(
             { node, blocks: Number(blocks) },
-            'a chain node returns logs for only a few blocks per request, so reading takes longer. No action is needed',
+            'a chain node returned logs only for a smaller range of blocks, so reading takes longer. No action is needed',
           );
         }
         isTold = true;

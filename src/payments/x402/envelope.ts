@@ -158,7 +158,7 @@ function readExactEvm(payload: Record<string, unknown>): Pick<PaymentEnvelope, '
   const compact = compactFault('payload.signature', signature);
   if (compact) throw new InvalidEnvelope('payload.signature', '65 bytes', compact);
   if (typeof signature !== 'string' || !SIGNATURE.test(signature)) {
-    const message = 'payload.signature in payment-signature must be hexadecimal, with 0x in front.';
+    const message = 'payload.signature in payment-signature must be 65 to 8192 bytes in hexadecimal, with 0x in front.';
     throw new InvalidEnvelope('payload.signature', 'format', message);
   }
   return {

@@ -184,7 +184,7 @@ export class Facilitator {
     } catch (error) {
       const isLate = error instanceof AnswerTimeout;
       const late = `The facilitator did not answer ${action} within ${timeoutMs} ms.`;
-      const broken = `The facilitator gave no answer to ${action}${shownCode(error)}.`;
+      const broken = `The facilitator gave no usable answer to ${action}${shownCode(error)}.`;
       throw new FacilitatorError(isLate ? late : broken, { cause: error });
     }
   }
@@ -213,7 +213,7 @@ export class Facilitators {
         if (verification.valid && lacking)
           log.error(
             { facilitator: lacking.facilitator.host },
-            'the wallet of the facilitator in this line lacks gas, so another one settles the payment. Ask its operator to add gas',
+            'the wallet of the facilitator in this line probably lacks gas, so the payment goes to another one. Ask its operator to add gas',
           );
         if (verification.valid || verification.reason !== LACKS_BALANCE) return verification;
         lacking ??= verification;

@@ -67,13 +67,13 @@ export class NodeWatch {
     try {
       await this.#chain.head();
       this.#state = 'ok';
-      if (former === 'unreachable') this.#log.info('a node of X402_RPC_URL responds again. No action is needed');
+      if (former === 'unreachable') this.#log.info('a node of X402_RPC_URL can be used again. No action is needed');
     } catch (err) {
       if (this.#isStopped) return;
       this.#state = 'unreachable';
       if (former === this.#state) return;
       const effect = 'so new direct payments and deposits are refused and not charged';
-      this.#log.error({ err }, `X402_RPC_URL: no node of the chain answers, ${effect}. Check the URL and the network`);
+      this.#log.error({ err }, `X402_RPC_URL: no node gives a usable answer, ${effect}. Fix the cause in err`);
       return;
     }
     if (this.#domain !== 'ok') await this.#compareDomain();
@@ -99,7 +99,7 @@ export class NodeWatch {
       );
     }
     if (this.#domain !== 'different') return;
-    const fix = "Set both to the results of the contract's name() and version()";
+    const fix = 'Check that X402_ASSET is the token, and set both to the results of its name() and version()';
     this.#log.error(
       `X402_ASSET_NAME, X402_ASSET_VERSION: the token's EIP-712 domain is not ${name}, version ${version}. ${fix}. Until then direct payments and deposits are refused with 503 and not charged`,
     );

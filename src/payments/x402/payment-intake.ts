@@ -256,7 +256,7 @@ export class PaymentIntake {
       if (!(error instanceof RpcError)) throw error;
       log.warn(
         { err: error },
-        'failed to read the newest block from a chain node, and the request was not charged. Read err for the cause; check the nodes of X402_RPC_URL if this repeats',
+        'failed to read the newest block from a chain node, and this attempt charged nothing. Read err for the cause; check the nodes of X402_RPC_URL if this repeats',
       );
       return undefined;
     }
@@ -268,7 +268,7 @@ function unverifiable(error: unknown, log: FastifyBaseLogger): Refused<'PAYMENT_
   if (error instanceof RpcError)
     log.warn(
       { err: error },
-      'failed to check a payment at a chain node, and the request was not charged. Read err for the cause; check the nodes of X402_RPC_URL if this repeats',
+      'failed to check a payment at a chain node, and this attempt charged nothing. Read err for the cause; check the nodes of X402_RPC_URL if this repeats',
     );
   return refused('PAYMENT_ERROR', 'payment_service_failed');
 }

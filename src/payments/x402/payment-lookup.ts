@@ -104,7 +104,7 @@ const USED = {
   field: 'payment-signature',
   rule: 'unused authorization',
   message:
-    'This authorization is already used on the chain, and this service has no record of it, so you may have been ' +
+    'This authorization is already used or cancelled on the chain, and no payment with it is on record here, so you may have been ' +
     'charged. Ask the operator before you sign another one.',
 };
 
@@ -156,7 +156,7 @@ export class PaymentLookup {
     if (known?.requestHash.length === 0) return conflict('authorization_of_another_payment', known);
     if (known && known.state !== 'reserved') return undefined;
     log.warn(
-      'the authorization of a payment is already used on the chain, but the database has no record of it, so the request was refused. The payer may have been charged earlier: if the database was restored from a backup, run speechgate reconcile --since TIME',
+      'the authorization of a payment is already used or cancelled on the chain, but the database has no payment with it, so the request was refused. The payer may have been charged earlier: if the database was restored from a backup, run speechgate reconcile --since TIME',
     );
     return unrecordedPayment(envelope, 'authorization_used');
   }

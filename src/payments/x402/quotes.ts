@@ -112,7 +112,7 @@ export const invalidQuote: QuoteRefusal = {
   outcome: 'refused',
   code: 'INVALID_QUOTE',
   message:
-    'quoteToken is not a valid quote of this service. Get a new one from POST /x402/tts/quote. You were not charged.',
+    'quoteToken is not, or is no longer, a valid quote of this service. Get a new one from POST /x402/tts/quote. You were not charged.',
   details: { field: 'quoteToken', rule: 'signature' },
 };
 

@@ -115,7 +115,7 @@ export class Rpc {
     try {
       exchanged = await this.#calls.measure(method, () => this.#exchange(method, params), callResultOf);
     } catch (error) {
-      throw new RpcError(`The chain's node gave no answer to ${method}${shownCode(error)}.`);
+      throw new RpcError(`The chain's node gave no usable answer to ${method}${shownCode(error)}.`);
     }
     const { status, answer } = exchanged;
     if (status !== 200) {
@@ -124,7 +124,7 @@ export class Rpc {
     }
     // Some nodes send `"error": null` beside a result.
     if ((answer?.error ?? null) !== null || answer?.result === undefined) {
-      throw new RpcRefusal(`The chain's node refused ${method}.`);
+      throw new RpcRefusal(`The chain's node answered ${method} with an error or without a result.`);
     }
     if (!isAnswer(method, answer.result)) {
       throw new RpcError(`The chain's node returned an invalid answer to ${method}.`);

@@ -47,6 +47,6 @@ export function reportLackOfGas(
   metrics.facilitatorLackedGas();
   log.error(
     facts,
-    "the facilitator refused a payment that the payer's balance covers, because the facilitator's own wallet lacks gas. Ask its operator to add gas",
+    "the facilitator refused a payment that the payer's balance covers: the wallet of the facilitator probably lacks gas. Ask its operator to add gas",
   );
 }

@@ -39,8 +39,8 @@ for (const [args, code, err] of [
   [['feedback'], 2, /Did you mean speechgate feedback send, or speechgate admin feedback for operators\?$/m],
   [['sya'], 2, 'speechgate has no command sya. Did you mean speechgate say?\n'],
   [['admin', 'adit'], 2, 'speechgate has no command admin adit. Did you mean speechgate admin audit?\n'],
-  [['admin', 'say'], 2, 'speechgate has no command admin say. speechgate admin --help lists them.\n'],
-  [['play'], 2, 'speechgate has no command play. speechgate --help lists them.\n'],
+  [['admin', 'say'], 2, 'speechgate has no command admin say. speechgate admin --help lists the commands.\n'],
+  [['play'], 2, 'speechgate has no command play. speechgate --help lists the commands.\n'],
   [['accounts', 'freze'], 2, /^Did you mean speechgate admin accounts freeze\?$/m],
   [['say', '--ply'], 2, "Unknown option '--ply'. Did you mean --play?\nUsage: speechgate say TEXT|- --out FILE\n"],
   [

@@ -84,6 +84,6 @@ test('speechgate reconcile --since prints JSON results, and errors without a sta
   };
   const away = await reconcile({ ...env, ...x402 }, ...since);
   t.equal(away.code, 69, away.output);
-  t.match(away.err, /The chain's node gave no answer.*\n.*then run the command again/);
+  t.match(away.err, /The chain's node gave no usable answer.*\n.*then run the command again/);
   t.ok(!away.output.includes('    at '));
 });

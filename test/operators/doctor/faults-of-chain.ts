@@ -15,7 +15,7 @@ export const FAULTS_OF_CHAIN: Cases = {
     }),
   },
   'an unreachable node': {
-    finds: ['fault', 'node', /no answer to eth_chainId/],
+    finds: ['fault', 'node', /no usable answer to eth_chainId/],
     skipped: OF_NODE,
     make: () => ({ own: { X402_RPC_URL: 'http://127.0.0.1:1' } }),
   },

@@ -46,7 +46,7 @@ export const FAULTS_OF_PROVIDERS: Cases = {
     finds: [
       'fault',
       'upstream',
-      /^The upstream failed for model second-model and voice second-voice: .* could not be reached \(ECONNREFUSED\)\.$/,
+      /^The upstream failed for model second-model and voice second-voice: .* could not be reached, .+ \(ECONNREFUSED\)\.$/,
     ],
     make: async (_scene, t) => ({ own: { CATALOG_FILE: await catalogWithSecond(t, 'http://127.0.0.1:1/v1') } }),
   },
