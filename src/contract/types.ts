@@ -1274,7 +1274,7 @@ export interface components {
                 "application/json": components["schemas"]["X402ConflictError"];
             };
         };
-        /** @description TTS_UPSTREAM_ERROR: the speech provider returned an error, or something that is not audio. Its 429 and 503 become 503 here. PAYMENT_ERROR: the payment service or the chain is unavailable, or its response is invalid. Nothing was settled or charged, unless `details.payment.state` is `unknown`: then the facilitator's own wallet lacked gas, and the payment may still settle until it expires. */
+        /** @description TTS_UPSTREAM_ERROR: the speech provider returned an error, or something that is not audio. Its 429 and 503 become 503 here. PAYMENT_ERROR: the payment service or the chain is unavailable, or its response is invalid. Nothing was settled or charged, unless `details.payment.state` is `unknown`: then the facilitator's own wallet probably lacked gas, and the payment may still settle until it expires. */
         X402Failed: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1345,7 +1345,7 @@ export interface components {
                 "text/html": string;
             };
         };
-        /** @description The `sig` of the audio link is missing or invalid. Get a new link from `links.audio` of the job. */
+        /** @description The `sig` of the link is missing or invalid. Get a new link from `links` of the job. */
         JobLinkUnauthorized: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1422,7 +1422,7 @@ export interface components {
                 "application/json": components["schemas"]["InvalidRequestError"];
             };
         };
-        /** @description The job does not exist, it failed, or its stored audio no longer exists. */
+        /** @description The job does not exist, it failed, or its audio or captions do not exist. */
         JobAudioNotFound: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1618,7 +1618,7 @@ export interface components {
                 "application/json": components["schemas"]["FeedbackRateLimitedError"];
             };
         };
-        /** @description The service failed. The feedback was not stored. */
+        /** @description The service failed. Repeat the request: FEEDBACK_CHALLENGE_REPLAYED then means that the feedback is stored. */
         FeedbackInternalError: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];

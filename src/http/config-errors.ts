@@ -12,7 +12,7 @@ export function databaseNotReady(error: unknown) {
   }
   if (isNotSetUp(error)) {
     const message =
-      "The database lacks the service's tables or rights. The operator must run npm run migrate. No new request is charged until then.";
+      "The database lacks the service's tables or rights. The operator must run npm run migrate. details.payment, if present, says whether you were charged.";
     return failure('CONFIG_ERROR', message, { reason: 'database_not_set_up', command: 'npm run migrate' });
   }
   if (isUnavailable(error)) {
@@ -74,7 +74,7 @@ export const CHAIN_OFF = failure(
 /** A signature of the configured domain would not be valid. */
 export const OTHER_DOMAIN = failure(
   'CONFIG_ERROR',
-  "The USDC token's EIP-712 domain is not the one in the settings. The operator must correct X402_ASSET_NAME. You were not charged.",
+  "The USDC token's EIP-712 domain is not the one in the settings. The operator must correct X402_ASSET_NAME, X402_ASSET_VERSION or X402_ASSET. This request was not charged.",
   { reason: 'token_domain', setting: 'X402_ASSET_NAME' },
 );
 

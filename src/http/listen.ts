@@ -24,13 +24,13 @@ export async function listen({ server, host, port, settings }: Listener): Promis
   } catch (error) {
     const { code = '' } = error as NodeJS.ErrnoException;
     if (isSocketPath(host))
-      return `${settings.host} ${host} can't be opened as a socket (${code}). If a program listens there, stop it; otherwise let this user write to the folder of the socket.`;
+      return `${settings.host} ${host} can't be opened as a socket (${code}). Stop the program that listens there, remove another file of that name, or let this user write to the folder, which must exist.`;
     if (code === 'EADDRINUSE')
       return `${settings.port} ${port} is in use on ${host}. Stop the program that listens there, or set another port.`;
     if (code === 'EACCES')
       return `${settings.port} ${port} is a port that this user may not open. Set a port from 1024 on, or give the user that right.`;
     if (['EADDRNOTAVAIL', 'EINVAL', 'ENOTFOUND', 'EAI_AGAIN'].includes(code))
-      return `${settings.host} ${host} is not an address of this machine (${code}). Set it to one, or to 0.0.0.0 for all.`;
+      return `${settings.host} ${host} can't be used as an address of this machine (${code}). Set it to one, or to 0.0.0.0 for all.`;
     throw error;
   }
 }

@@ -226,7 +226,7 @@ export class OperationContext implements RequestContext {
       .catch((err) =>
         this.log.error(
           { err },
-          'failed to capture or void a hold; when the hold expires, it is voided and its payer is not charged. Read err for the cause',
+          'failed to capture or void a hold; unless it was captured, it is voided when it expires, and its payer is not charged. Read err for the cause',
         ),
       );
   }

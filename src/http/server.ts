@@ -162,7 +162,7 @@ const pressureOptions = (metrics: Metrics): FastifyUnderPressureOptions => ({
 
 const isSheddable = ({ responses }: Route): boolean => responses[503]?.errorCodes?.includes('TTS_UNAVAILABLE') ?? false;
 
-const OVERLOADED = failure('TTS_UNAVAILABLE', 'The service is overloaded. Retry later. You were not charged.', {
+const OVERLOADED = failure('TTS_UNAVAILABLE', 'The service is overloaded. Retry later. This request was not charged.', {
   transient: true,
   reason: 'overloaded',
 });

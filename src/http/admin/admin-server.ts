@@ -29,7 +29,7 @@ export function createAdminServer({
   admin.addHook('onRequest', async (request, reply) => {
     if (isOwnHost(request.headers.host, names)) return;
     const message =
-      'The host header names a host that is not in ADMIN_HOST. Use the IP address, or add the name to ADMIN_HOST.';
+      'The host header must be an IP address, localhost or a name in ADMIN_HOST. Use the IP address, or add the name to ADMIN_HOST.';
     return reply.code(421).send(errorBody('INVALID_REQUEST', message, { field: 'host', rule: 'ADMIN_HOST' }));
   });
 
@@ -65,7 +65,7 @@ async function readiness(db: Database): Promise<Record<'database' | 'schema', st
     case 'denied':
       return { database: 'ok', schema: `${found.cause}. ${found.fix}` };
     case 'refused':
-      return { database: `refuses DATABASE_URL (${found.cause}). ${found.fix}`, schema: 'unknown' };
+      return { database: `DATABASE_URL can't be used (${found.cause}). ${found.fix}`, schema: 'unknown' };
     case 'unavailable':
       return { database: `unavailable: ${found.cause}`, schema: 'unknown' };
   }

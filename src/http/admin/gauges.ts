@@ -41,7 +41,7 @@ export function addStateGauges(metrics: Metrics, db: Database, isReady: () => bo
   };
   metrics.addGauges('worst', read, {
     speechgate_database_up: ['1 if the database answers within a second and accepts writes, 0 if not.', 'databaseUp'],
-    speechgate_ready: ['1 if /readyz answers 200, 0 if 503.', 'ready'],
+    speechgate_ready: ['1 if the process serves and its database is ready within a second, 0 if not.', 'ready'],
   });
 }
 
@@ -74,14 +74,14 @@ export function addJobGauges(metrics: Metrics, db: Database): void {
     speechgate_processing_jobs: ['Jobs that a worker has claimed.', 'processing'],
     speechgate_oldest_due_job_seconds: ['Waiting time of the job that has been due longest.', 'oldestDueSeconds'],
     speechgate_oldest_processing_job_seconds: [
-      'Running time of the job attempt that has run longest.',
+      'Longest time since a running job began its attempt or stored a segment.',
       'oldestProcessingSeconds',
     ],
   });
 }
 
 export function addUnsettledWorkGauge(metrics: Metrics, work: DirectWork): void {
-  const help = 'Seconds of synthesis in the last hour for direct payments that did not settle, so were not paid.';
+  const help = 'Seconds of work for direct payments that is running, or whose payment did not settle in the last hour.';
   metrics.addGauges('process', async () => work, { speechgate_unsettled_work_seconds: [help, 'unsettledSeconds'] });
 }
 

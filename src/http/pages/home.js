@@ -131,7 +131,7 @@ async function buy(way, wanted) {
     } else {
       say('Speaking…');
       tellBalances(headers.get('x-credit-balance'), headers.get('x-x402-balance'));
-      await play(response);
+      await play(response, ENDED[way] ?? MAY_BE_PAID);
       say(`Done. You paid ${usd(headers.get('x-credit-charged') ?? headers.get('x-x402-charged') ?? wanted.price)}.`);
     }
     keepPending(way, wanted.body, undefined);
@@ -164,7 +164,7 @@ async function hear() {
   await whileBusy(async () => {
     const response = await fetch(sample).catch(() => undefined);
     if (!response?.ok) return say('This sample cannot be loaded now. Try again later. Nothing was charged.');
-    await play(response);
+    await play(response, 'The sample ended early. Nothing was charged.');
     say('This is a sample. Nothing was charged.');
   });
 }
@@ -180,8 +180,14 @@ async function payByCard({ body, price }) {
   });
 }
 
+const ENDED = {
+  card: 'The audio ended early. Look at the balance before you try again: if the service failed, you were not charged.',
+};
+const MAY_BE_PAID =
+  'The audio ended early, and you may have paid. Press “Finish this payment”: it sends the same payment again, so you pay at most once.';
+
 /** Plays audio while it arrives, where the browser can. At the end it can be downloaded. */
-async function play(response) {
+async function play(response, endedEarly) {
   const player = $('player');
   const type = response.headers.get('content-type');
   const chunks = [];
@@ -199,9 +205,7 @@ async function play(response) {
   try {
     for (;;) {
       const { done, value } = await reader.read().catch(() => {
-        throw new Error(
-          'The audio ended early. Look at the balance before you try again: if the service failed, you were not charged.',
-        );
+        throw new Error(endedEarly);
       });
       if (done) break;
       chunks.push(value);
@@ -241,7 +245,7 @@ const ADVICE = {
 async function explain(response, way) {
   const { error, topUpUrl } = await response.json().catch(() => ({}));
   const advice = way === 'card' || way === 'prepaid' ? ADVICE[error?.details?.reason] : undefined;
-  const unexplained = `The service returned status ${response.status} without a message. Look at the balance before you try again.`;
+  const unexplained = `The service returned status ${response.status} without a message, so you may have been charged. Look at your balance before you try again.`;
   say(advice ?? error?.message ?? unexplained);
   if (!topUpUrl) return;
   const link = Object.assign(document.createElement('a'), { href: topUpUrl, textContent: 'Add credit' });
@@ -264,7 +268,7 @@ function showPending() {
   const { text } = JSON.parse(first.body);
   const what = first.way === 'deposit' ? 'a deposit' : `“${text.length > 60 ? `${text.slice(0, 60)}…` : text}”`;
   $('unfinished').firstElementChild.textContent =
-    `You signed a payment of ${usd(first.price)} for ${what}, and its response has not arrived. ` +
+    `You signed a payment of ${usd(first.price)} for ${what}, and its response has not arrived completely. ` +
     'Finish it: the same payment is sent again, so you pay at most once.';
 }
 
@@ -343,7 +347,7 @@ const EIP712_DOMAIN = [
 async function connect(chain) {
   const { ethereum } = globalThis;
   if (!ethereum)
-    throw new Error('No wallet was found in this browser. Install one, or pay with card credit. Nothing was charged.');
+    throw new Error('No wallet was found in this browser. Install one, or pay another way. Nothing was charged.');
   say('Confirm in your wallet…');
   const [address] = await ethereum.request({ method: 'eth_requestAccounts' });
   const chainId = `0x${chain.toString(16)}`;

@@ -44,7 +44,7 @@ export type RateLimited = ReturnType<typeof rateLimited>;
 
 function rateLimited({ scope, limit, windowSeconds, resetSeconds }: Slot) {
   const details = { scope, limit, windowSeconds, retryAfterSeconds: resetSeconds };
-  const message = `More than ${counted(limit, 'request')} arrived within ${counted(windowSeconds, 'second')}. Retry in ${counted(resetSeconds, 'second')}. You were not charged.`;
+  const message = `The rate limit of ${counted(limit, 'request')} within ${counted(windowSeconds, 'second')} is reached. Retry in ${counted(resetSeconds, 'second')}. This request was not charged.`;
   return { ...failure('RATE_LIMITED', message, details), headers: { 'retry-after': resetSeconds } };
 }
 

@@ -48,7 +48,7 @@ function refuseHead(request: FastifyRequest, route: Route | undefined) {
   if (!route || hasEmptyParameter(request)) return undefined;
   const repeated = repeatedHeader(request, route);
   if (repeated) {
-    return failure('INVALID_REQUEST', `The header ${repeated} was sent twice. Send it once. You were not charged.`, {
+    return failure('INVALID_REQUEST', `The header ${repeated} is repeated. Send it once. You were not charged.`, {
       field: repeated,
       rule: 'once',
     });

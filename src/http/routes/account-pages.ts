@@ -60,7 +60,7 @@ ${sellerNote(site)}`,
   );
 }
 
-const STATES = { pending: ', reserved for a running request', posted: '', voided: ', not charged' } as const;
+const STATES = { pending: ', reserved for unfinished speech', posted: '', voided: ', not charged' } as const;
 
 const list = (items: readonly Html[]): Html =>
   items.length === 0 ? html`<p>None yet.</p>` : html`<ul>${items.map((item) => html`<li>${item}</li>\n`)}</ul>`;

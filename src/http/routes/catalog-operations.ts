@@ -49,7 +49,7 @@ export function catalogOperations(
     return failure(code, message, details);
   };
   const missing = () =>
-    failure('NOT_FOUND', 'This voice has no sample yet. Ask the operator to make one.', { field: 'voice' });
+    failure('NOT_FOUND', 'This voice has no sample. Ask the operator to make one.', { field: 'voice' });
   return {
     listModels: async () => ({ status: 200, body: models(await samples.known()) }),
 

@@ -102,6 +102,6 @@ export async function makeDeposit(
 
 const NOT_BY_PAYER = failure(
   'INVALID_PAYMENT_PAYLOAD',
-  "payload.signature is not by the payer's own key, and a smart account can't spend a deposit. Sign with a wallet that has a key of its own. You were not charged.",
+  "payload.signature is not by authorization.from's own key for this payment. Sign the challenge unchanged with that key; a smart account can't deposit. You were not charged.",
   { field: 'payload.signature', rule: 'payer' },
 );

@@ -98,7 +98,9 @@ const ADVICE: Readonly<Partial<Record<ErrorCode | number, string>>> = {
   400: 'Correct the request, then send it again. It was not charged.',
   401: 'The link or the signature is not valid. Get a new link, or read the signed metadata and sign again. The request was not charged.',
   402: 'Too little money, or a refused payment: `details` says why. If `details.payment.state` is `unknown`, repeat the identical request later. Otherwise the request was not charged: pay, or raise the maximum.',
-  404: 'Check the path or the id.',
+  404: 'There is no such thing now: the message says why. Check the path or the id.',
+  FEEDBACK_SIGNATURE_INVALID:
+    'The wallet did not sign `signingMessage`. Sign it exactly, with EIP-191 `personal_sign`.',
   PAYMENT_IDENTIFIER_CONFLICT:
     'An earlier request used the identifier or authorization. Repeat that request unchanged, or make a new payment. This request was not charged.',
   PAYMENT_REPLAY_PENDING:
@@ -115,7 +117,7 @@ const ADVICE: Readonly<Partial<Record<ErrorCode | number, string>>> = {
   415: 'Send one of the content types that the contract names. The request was not charged.',
   429: 'Retry after `Retry-After` seconds. The request was not charged.',
   500: 'The service failed; `details.payment`, if present, says whether you were charged. With x402, repeat the identical request. With card credit, read the balance before you pay again.',
-  502: 'The speech provider, the facilitator or the card processor failed. The request was not charged and can be retried, unless `details.payment.state` is `unknown`: then repeat the identical request later.',
+  502: 'The speech provider, the facilitator or the card processor failed. The request was not charged and can be retried, unless `details.transient` is `false` or `details.payment.state` is `unknown`: if it is `unknown`, repeat the identical request later.',
   503: 'A part of the service is unavailable or not set up: `details` says which. `details.payment`, if present, says whether you were charged. Retry later; if `details.reason` is `database_unavailable`, repeat the identical x402 request, or read the credit balance first.',
 };
 

@@ -58,7 +58,7 @@ export function feedbackOperations(options: FeedbackOptions): FeedbackOperations
         case 'expired':
           return failure(
             'FEEDBACK_CHALLENGE_EXPIRED',
-            'challenge has expired. Get a new one from POST /feedback/challenge and sign that.',
+            'challenge has expired. Get a new one from POST /feedback/challenge and sign its signingMessage.',
             { field: 'challenge', rule: 'expiry', expiresAt: result.expiresAt.toISOString() },
           );
         case 'too_many': {
@@ -94,7 +94,7 @@ export function feedbackOperations(options: FeedbackOptions): FeedbackOperations
 const REFUSALS = {
   challenge_invalid: failure(
     'FEEDBACK_CHALLENGE_INVALID',
-    'challenge was not issued by this service, or was changed. Send the one from POST /feedback/challenge unchanged.',
+    'challenge was not issued by this service, or was changed. Send the one from POST /feedback/challenge unchanged, or get a new one.',
     { field: 'challenge', rule: 'genuine' },
   ),
   payload_mismatch: failure(

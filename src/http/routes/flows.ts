@@ -11,7 +11,7 @@ export function refuseForeignHeaders(request: OperationContext, foreign: readonl
     ? undefined
     : failure(
         'INVALID_REQUEST',
-        `The header ${found} belongs to another payment flow. Send the headers of one flow only. You were not charged.`,
+        `The header ${found} belongs to another payment flow. Send the headers of one flow only. This request was not charged.`,
         { field: found, rule: 'one flow' },
       );
 }

@@ -71,7 +71,7 @@ export function guide({ serviceName, baseUrl, speechTimeoutMs, contract }: Servi
     agentGuide: {
       privacy:
         'Text sent before payment is neither logged nor stored nor forwarded. It reaches the speech provider once the ' +
-        'request is paid, and is not kept after that; the text of a job is kept until the job ends.',
+        'payment is held or checked, and is not kept after that; the text of a job is kept until the job ends.',
       cardCredits: [
         'GET /tts/models and pick a model and one of its voices.',
         'POST /tts with {"text": …} and x-credit-account; x-credit-max-amount caps the price, in micro-USD. Without credit ' +
@@ -83,8 +83,8 @@ export function guide({ serviceName, baseUrl, speechTimeoutMs, contract }: Servi
       asynchronousJobs: [
         'POST /tts?async=true with x-credit-account and an idempotency-key of your own; the response is 202 with a job.',
         'GET links.status until status is completed or failed. A failed job has been refunded.',
-        'GET links.audio of the completed job. With storeAudio=false the response is 410: the job is charged, but its audio ' +
-          'is not stored.',
+        'GET links.audio of the completed job. With storeAudio=false it is null: the job is charged, but its audio is not ' +
+          'stored.',
       ],
       directX402: [
         'Verify the signed metadata under your pinned key; trust only its network, asset and payees.',
@@ -124,8 +124,8 @@ export function agentNotes({
     '',
     '> Text to speech over HTTP, paid per request. Send text and a means of payment, get an MP3.',
     '',
-    "A request costs characters x the model's rate, rounded up to a whole micro-USD (0.000001 USD). A failed request costs",
-    'nothing. Errors are {"error": {"code", "message", "details"}}; details.payment says what happened to the money.',
+    "A request costs characters x the model's rate, rounded up to a whole micro-USD (0.000001 USD). Failed speech costs nothing.",
+    'Errors are {"error": {"code", "message", "details"}}; details.payment, if present, says what happened to the money.',
     '',
     '## How to pay',
     '',

@@ -25,9 +25,9 @@ export function homePage(options: HomeOptions, samples: KnownSamples, sandbox?: 
   const ways = [...(card ? ['from card credit'] : []), ...(x402?.rpcUrls ? ['in USDC'] : [])];
   const models = catalog.models.filter(({ available }) => available);
   const content = html`<p class="lead">Send a text, get an MP3. Pay by the character${ways.length > 0 ? `, ${ways.join(' or ')}` : ''}: no plan,
-no sign-up. A request that fails costs nothing.</p>
+no sign-up. Speech that fails costs nothing.</p>
 <div class="columns">
-${speech && models.length > 0 ? speakForm(options, models, samples, sandbox) : html`<p class="notice">Speech is not set up here yet.</p>`}
+${speech && models.length > 0 ? speakForm(options, models, samples, sandbox) : html`<p class="notice">Speech is not available here now.</p>`}
 ${card ? sameRequest(options) : ''}
 </div>
 <h2 id="prices">Voices and prices</h2>

@@ -31,7 +31,8 @@ export function jobsOperations(db: Database, store: AudioStore, links: JobLinks)
     const job = await findJob(db, id);
     if (!job) return unknown();
     if (job.state === 'failed') {
-      const message = 'The job failed, so it has no audio. Send the text again. You were not charged.';
+      const message =
+        'The job failed, so it has no audio; its error says why. To try again, send the text with a new idempotency-key. You were not charged.';
       return failure('NOT_FOUND', message, { field: 'jobId' });
     }
     if (!job.audio) {
@@ -42,7 +43,7 @@ export function jobsOperations(db: Database, store: AudioStore, links: JobLinks)
     const { mimeType, sizeBytes, stored } = job.audio;
     if (!stored) {
       const message =
-        'The audio of this job is not stored: storeAudio was false, or its retention period has passed. The job was charged. To get audio, send the text again, which is charged again.';
+        'The audio of this job is not stored: storeAudio was false, or its retention has ended. The job was charged. To get audio, send the text again, which is charged again.';
       return failure('AUDIO_NOT_STORED', message);
     }
     return { id: job.id, isLong: job.progress !== undefined, key: stored.key, mimeType, sizeBytes };
@@ -62,7 +63,10 @@ export function jobsOperations(db: Database, store: AudioStore, links: JobLinks)
     if ('status' in found) return { outcome: 'refused' as const, refusal: found };
     const captions = found.isLong ? await store.open(captionsKey(found.id)) : undefined;
     if (!captions) {
-      const refusal = failure('NOT_FOUND', 'This job has no captions. Only a long text has them.', { field: 'jobId' });
+      const message = found.isLong
+        ? 'The captions of this job are not stored.'
+        : 'This job has no captions. Only the job of a long text has them.';
+      const refusal = failure('NOT_FOUND', message, { field: 'jobId' });
       return { outcome: 'refused' as const, refusal };
     }
     const body = await buffer(captions.stream);

@@ -32,7 +32,8 @@ export function getPrepaidAudio(
   return answerStoredAudio(link, context, async () => {
     const kept = isUuid(id) ? await findKept(parts, id) : undefined;
     if (!kept) {
-      const message = 'This audio does not exist, or is older than 10 minutes. Check audioId, or buy the speech again.';
+      const message =
+        'This audio is not stored; audio is kept for at most 10 minutes. Check audioId, or buy the speech again.';
       return failure('NOT_FOUND', message, { field: 'audioId' });
     }
     const { audio } = parts;
@@ -65,11 +66,11 @@ const MESSAGES: Readonly<Record<NonceReplay['state'], string>> = {
     'The first of these identical requests is still running or was interrupted, so it is not known yet whether it is ' +
     'charged. Repeat it unchanged in a second; a new nonce is a new purchase.',
   charged:
-    'This request was charged before, but its audio is not stored yet or no longer stored. Repeat it in a few seconds, which costs nothing; if there is still no audio, only a new purchase with a new nonce gets it.',
+    'This request was charged before, but its audio is not available now. Repeat it in a few seconds, which costs nothing; if there is still no audio, only a new purchase with a new nonce gets it.',
   restored: 'This request failed before. Sign it again with a new nonce. You were not charged.',
 };
 const KEPT =
-  'This request was charged before. Fetch its audio from details.audio within 10 minutes; a new nonce is a new purchase.';
+  'This request was charged before. Fetch its audio from details.audio within 10 minutes of the charge; a new nonce is a new purchase.';
 
 /** The 409 for a request identical to the one that spent its nonce (R60). */
 export async function refuseReplay(parts: PrepaidAudioLinks, { state, payment, holdId }: NonceReplay) {

@@ -25,7 +25,7 @@ const MESSAGES: Readonly<Record<RefusalCode, string>> = {
     'This payment identifier or authorization belongs to an earlier request. If it was this request, repeat it unchanged, ' +
     'with its first signature; otherwise sign a new payment. This request was not charged.',
   PAYMENT_REPLAY_PENDING:
-    'The first request with this payment is still running. Repeat the identical request later. It is not charged twice.',
+    'Another request with this payment is still running, or was interrupted. Repeat the identical request later. You are charged at most once.',
   PAYMENT_OUTCOME_UNKNOWN:
     'It is not known yet whether this payment was settled, so you may have been charged. Repeat the identical request ' +
     "later, and make no new payment without the user's approval.",
@@ -33,8 +33,10 @@ const MESSAGES: Readonly<Record<RefusalCode, string>> = {
     'Another request used the nonce in x-x402-nonce. If that request got no response, repeat it unchanged; a new nonce is ' +
     'a new purchase. This request was not charged.',
   RATE_LIMITED: 'Too many of your requests run at once. Retry when the others have finished. You were not charged.',
-  PAYMENT_ERROR: 'The service could not check the payment. Repeat the identical request. You were not charged.',
-  REPLAY_CACHE_UNAVAILABLE: 'The audio store is unavailable. Repeat the identical request. You were not charged.',
+  PAYMENT_ERROR:
+    'The service could not check the payment. Repeat the identical request later, or sign a new payment if this one has ' +
+    'expired. You were not charged.',
+  REPLAY_CACHE_UNAVAILABLE: 'The audio store is unavailable. Repeat the identical request later. You were not charged.',
   TTS_UNAVAILABLE: 'Speech is unavailable. Retry later. You were not charged.',
 };
 
@@ -66,7 +68,7 @@ const LACKS_USDC =
   'charged.';
 
 const GAS =
-  "The facilitator refused this payment although the wallet covers it: the facilitator's own wallet lacks gas. ";
+  "The facilitator refused this payment although the wallet covers it: the facilitator's own wallet probably lacks gas. ";
 const LACK_OF_GAS = {
   not_charged: `${GAS}Repeat the identical request later, or sign a new payment if this one has expired. You were not charged.`,
   unknown: `${GAS}${UNTIL_EXPIRY}`,
@@ -84,8 +86,8 @@ const NOT_BY_SIGNING: ReadonlySet<string> = new Set([
   'unsupported_scheme',
 ]);
 const notBySigning = (reason: string): string =>
-  `The facilitator refuses this payment (${reason}), and signing again does not help. The facilitator's minimum ` +
-  'may be above this amount. Send a longer text or ask the operator. You were not charged.';
+  `The facilitator refuses this payment (${reason}), and signing again will hardly help. The facilitator's minimum ` +
+  'may be above this amount. Pay a larger amount, such as for a longer text, or ask the operator. You were not charged.';
 
 /** Messages for single reasons, those of FLOW_REASONS in direct payments; `details` replace the reason in the error. */
 const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Record<string, string | number>> }>> = {
@@ -128,7 +130,7 @@ const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Rec
   paid_by_another_request: {
     message:
       'An earlier request paid with this payment identifier or authorization. If it was this request, repeat it ' +
-      'unchanged, with its first signature, to get its response. For another request, sign a new payment.',
+      'unchanged, with its first signature, to get its response. For another request, sign a new payment. This request was not charged.',
   },
   accepted_is_no_offer: {
     message:
@@ -163,11 +165,10 @@ const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Rec
       'A recent payment of this wallet failed, so it may send only one request at a time. Retry when your running request has finished. You were not charged.',
   },
   too_many_unsettled: {
-    message: 'Too many recent payments to this service failed at settlement. Retry later. You were not charged.',
+    message: 'Too many recent payments to this service were not settled. Retry later. You were not charged.',
   },
   too_many_captures: {
-    message:
-      'The service must first record earlier charges, because its database was unavailable. Retry later. You were not charged.',
+    message: 'The service must first record earlier charges in its database. Retry later. You were not charged.',
   },
   not_confirmed_yet: {
     message:
@@ -250,7 +251,8 @@ export function speechFailed({ error, hold }: SpeechFailed, context: OperationCo
 }
 
 export function speechFailure({ code, message, transient, retryAfterSeconds, reason }: SpeechError) {
-  const answer = failure(code, `${message} ${transient ? 'Retry later.' : ASK_OPERATOR} You were not charged.`, {
+  const next = transient ? 'Retry later.' : ASK_OPERATOR;
+  const answer = failure(code, `${message} ${next} This request was not charged.`, {
     transient,
     ...(reason !== undefined && { reason }),
   });

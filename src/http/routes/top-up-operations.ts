@@ -38,6 +38,8 @@ const REFUSED_ACCOUNT = {
     rule: 'not frozen',
   },
 };
+const CARD_OFF_SINCE =
+  'Payment by card is not set up here now. If you have paid, ask the operator for your credit; do not pay again.';
 const UNKNOWN_PURCHASE = 'purchaseId does not exist. Open /top-up without it. You were not charged.';
 const PURCHASE_EXISTS = { field: 'purchaseId', rule: 'exists' } as const;
 const PRIVATE_ANSWER = { 'cache-control': PRIVATE_CACHE };
@@ -157,11 +159,11 @@ export function topUpOperations(
           ),
         );
       }
-      if (!card) return page(503, {}, renderErrorPage(CARD_OFF.body.error.message));
+      if (!card) return page(503, {}, renderErrorPage(CARD_OFF_SINCE));
       const result = await card.purchases.complete(query.session_id).catch((err) => {
         context.log.error(
           { err },
-          'failed to credit a card purchase. If the buyer has paid, a reconciler credits the account later; no action is needed',
+          'failed to credit a card purchase. If the buyer has paid, a reconciler tries again. Read err for the cause if the reconciler fails too',
         );
         return { outcome: 'not_now', isOutage: isDatabaseFault(err) } as const;
       });
@@ -176,11 +178,11 @@ export function topUpOperations(
         case 'processor_failed':
           context.log.error(
             { err: result.error },
-            'failed to read a checkout session at the card processor. If the buyer has paid, a reconciler credits the account later; no action is needed',
+            'failed to read a checkout session at the card processor. If the buyer has paid, a reconciler tries again. Read err for the cause if the reconciler fails too',
           );
-          return page(502, {}, pages.notNowPage('The card processor does not respond'));
+          return page(502, {}, pages.notNowPage("The card processor can't be asked now"));
         case 'not_now':
-          return page(result.isOutage ? 503 : 500, {}, pages.notNowPage('Not credited yet'));
+          return page(result.isOutage ? 503 : 500, {}, pages.notNowPage("Your credit can't be shown now"));
       }
     },
 

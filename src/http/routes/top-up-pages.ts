@@ -48,7 +48,7 @@ const REFUSED_ACCOUNT: Readonly<Record<RefusedAccount, { readonly title: string;
 
 export function launcherPage(launcher: Launcher, request: LauncherRequest, state: LauncherState): string {
   const { isCanceled, amountNote, refusedAccount } = state;
-  const note = isCanceled ? 'You left the checkout. Nothing was charged.' : amountNote;
+  const note = isCanceled ? 'You left the checkout. Without a payment there, nothing is charged.' : amountNote;
   return renderPage(
     refusedAccount ? REFUSED_ACCOUNT[refusedAccount].title : 'Add speech credit',
     html`${note === undefined ? '' : html`<p class="notice" role="status">${note}</p>\n`}<p>You
@@ -163,7 +163,7 @@ export function creditedPage(
 ): string {
   return renderPage(
     'Credit added',
-    html`<p>${formatCents(amountCents)} was ${credit.wasCredited ? 'already added when you paid. Opening this page again adds nothing' : 'added'}.</p>
+    html`<p>${formatCents(amountCents)} was ${credit.wasCredited ? 'already added. Opening this page again adds nothing' : 'added'}.</p>
 ${debtNote(credit)}
 <dl>
 <dt>Balance</dt>
@@ -208,13 +208,13 @@ const UNPAID: Readonly<Record<UnpaidStage, { readonly title: string; readonly te
     text: 'The checkout has not been paid, so nothing was credited. If you have just paid, look again in a moment.',
   },
   on_its_way: {
-    title: 'Your bank is still processing the payment',
+    title: 'The payment is still being processed',
     text: `Do not pay again. The credit is added automatically when the money arrives, which can take some days. Keep this page's
 URL; it will show your account id.`,
   },
   refused: {
     title: 'Not paid',
-    text: 'Your bank declined the payment. Nothing was credited. You can pay again.',
+    text: 'The payment failed or was canceled. Nothing was credited. You can pay again.',
   },
   expired: {
     title: 'This checkout has expired',

@@ -92,7 +92,7 @@ test('every purchase page is accessible on small and large screens, light and da
   await visit('unknown-session', `${url}/top-up/complete?session_id=cs_test_unknown`, 'Unknown purchase');
   await visit('no-session', `${url}/top-up/complete`, 'Request failed');
   await visit('bad-query', `${url}/top-up?amount=1&amount=2`, 'Request failed');
-  await visit('not-now', `${down.url}/top-up/complete?session_id=cs_test_1`, 'The card processor does not respond');
+  await visit('not-now', `${down.url}/top-up/complete?session_id=cs_test_1`, "The card processor can't be asked now");
   await visit('card-off', `${off.url}/top-up`, 'Add speech credit');
   await visit('card-off-return', `${off.url}/top-up/complete?session_id=cs_test_1`, 'Request failed');
   for (let purchases = 0; purchases < 5; purchases++) {

@@ -317,7 +317,7 @@ test('a read-only database and a role without rights are not ready, and name the
   await sql`alter database ${sql.ref(pathname.slice(1))} set default_transaction_read_only = on`.execute(owner);
   const readOnly = await states(url);
   t.strictSame([readOnly.status, readOnly.samples], [503, [0, 0]]);
-  t.equal(readOnly.checks.database, 'unavailable: it is read-only, such as a standby');
+  t.equal(readOnly.checks.database, 'unavailable: it is read-only');
 });
 
 test('a role that lacks one right is not ready, and a table of others does not matter', async (t) => {

@@ -20,7 +20,7 @@ test("an account's page shows balance, charges with trace ids, and purchases", a
   t.strictSame([spoken.status, failed.status], [200, 502]);
 
   const show = () => gateway.call('/account', form({ accountId: ` ${account} ` }));
-  await until(async () => !/reserved for a running request/.test((await show()).text));
+  await until(async () => !/reserved for unfinished speech/.test((await show()).text));
   const page = await show();
   t.equal(page.status, 200);
   t.equal(page.headers.get('cache-control'), 'private, no-store');

@@ -132,8 +132,8 @@ test('the page offers only the ways to pay that are on', async (t) => {
     [x402Off, true, false, undefined],
     [{ X402_RPC_URL: '' }, true, false, undefined],
     [{ ...cardOff, ...x402Off }, false, false, 'No payment is set up here yet.'],
-    [{ SPEECH_BASE_URL: '' }, true, true, 'Speech is not set up here yet.'],
-    [allClosed, true, true, 'Speech is not set up here yet.'],
+    [{ SPEECH_BASE_URL: '' }, true, true, 'Speech is not available here now.'],
+    [allClosed, true, true, 'Speech is not available here now.'],
   ] as const) {
     const { text } = await (await startGateway(t, env)).call('/', { headers: BROWSER });
     const where = JSON.stringify(env);

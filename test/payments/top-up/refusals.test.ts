@@ -196,7 +196,7 @@ test('the page of a pending bank payment asks for no second payment', async (t) 
   const { checkout, gateway, session } = await sent(t);
   const page = await back(gateway, session);
   t.equal(page.status, 402);
-  t.match(page.text, /<h1>Your bank is still processing the payment<\/h1>/);
+  t.match(page.text, /<h1>The payment is still being processed<\/h1>/);
   t.match(page.text, /Do not pay again/);
   t.strictSame(links(page.text), [''], 'only to look again');
   t.equal((await runTurn(gateway, 'top_ups')).count, 0);
@@ -222,7 +222,7 @@ test('a refused bank payment can be made again for the same account', async (t) 
   await checkout.endBankPayment(session, 'refused');
   const page = await back(gateway, session);
   t.equal(page.status, 402);
-  t.match(page.text, /Your bank declined the payment/);
+  t.match(page.text, /The payment failed or was canceled/);
   const [again = assert.fail()] = links(page.text);
   t.match((await gateway.call(again)).text, /The account of your earlier purchase/);
 });
