@@ -5,9 +5,13 @@ import { testCheckout } from '../../support/checkout.ts';
 import { brokenRules, cutElements, openBrowser, shot, withoutChromium as skip } from '../../support/chromium.ts';
 import { listening } from '../../support/client.ts';
 import { startGateway } from '../../support/gateway.ts';
+import { testUpstream } from '../../support/stub-upstream.ts';
 
-const WIDTHS = [320, 1280];
-const SCHEMES = ['light', 'dark'] as const;
+/** The style sheet knows two widths and two schemes, which do not depend on each other. */
+const SCREENS = [
+  { width: 320, colorScheme: 'light' },
+  { width: 1280, colorScheme: 'dark' },
+] as const;
 const SMALLEST_TARGET = 44;
 const browser = skip ? undefined : await openBrowser(t);
 
@@ -22,25 +26,20 @@ async function misfits(page: Page): Promise<string[]> {
   return [...(await cutElements(page)), ...small];
 }
 
-test('every purchase page is accessible on small and large screens, light and dark', { skip }, async (t) => {
+test('each kind of purchase page is accessible on small and large screens, light and dark', { skip }, async (t) => {
   const checkout = await testCheckout(t);
-  const gateway = await startGateway(t, { ...checkout.env, TOP_UP_RATE_LIMIT_MAX: '4' });
+  const gateway = await startGateway(t, checkout.env);
   const off = await startGateway(t, { STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' });
-  const down = await startGateway(t);
   const page = await openPage(t, { bypassCSP: true });
   const all: string[] = [];
   const look = async (name: string, heading: string) => {
     assert.equal(await page.getByRole('heading', { level: 1 }).innerText(), heading, name);
-    for (const width of WIDTHS) {
-      for (const colorScheme of SCHEMES) {
-        await page.setViewportSize({ width, height: 800 });
-        await page.emulateMedia({ colorScheme });
-        await shot(page, `${name}-${width}-${colorScheme}`);
-        // The rules are slow: each width and each scheme is checked once.
-        const broken = (width === WIDTHS[0]) === (colorScheme === SCHEMES[0]) ? await brokenRules(page) : [];
-        for (const finding of [...broken, ...(await misfits(page))])
-          all.push(`${name}, ${width} px, ${colorScheme}: ${finding}`);
-      }
+    for (const { width, colorScheme } of SCREENS) {
+      await page.setViewportSize({ width, height: 800 });
+      await page.emulateMedia({ colorScheme });
+      await shot(page, `${name}-${width}-${colorScheme}`);
+      for (const finding of [...(await brokenRules(page)), ...(await misfits(page))])
+        all.push(`${name}, ${width} px, ${colorScheme}: ${finding}`);
     }
   };
   const visit = async (name: string, address: string, heading: string) => {
@@ -52,15 +51,13 @@ test('every purchase page is accessible on small and large screens, light and da
   const { url } = gateway;
   const account = await gateway.fund(500);
 
-  await visit('launcher', `${url}/top-up`, 'Add speech credit');
   await visit('launcher-account', `${url}/top-up?amount=1234&account=${account}`, 'Add speech credit');
-  await visit('launcher-canceled', `${url}/top-up?amount=2000&canceled=1`, 'Add speech credit');
+  await page.goto(`${url}/top-up?amount=2000&canceled=1`);
   await page.getByText('I have an account already').click();
   await look('launcher-open', 'Add speech credit');
   await visit('unknown-account', `${url}/top-up?account=6b1f0f9e-0000-4000-8000-000000000000`, 'Unknown account');
   await page.goto(`${url}/top-up`);
   await page.getByLabel('Another amount').check();
-  await look('own-amount', 'Add speech credit');
   await page.getByLabel('Amount in US dollars').fill('4.99');
   await pay();
   await look('own-amount-refused', 'Add speech credit');
@@ -74,32 +71,14 @@ test('every purchase page is accessible on small and large screens, light and da
   const paid = await newest();
   await visit('unpaid', `${url}/top-up/complete?session_id=${paid?.id}`, 'Not paid yet');
   await checkout.pay(paymentAddress);
-  await visit('checkout-paid', paymentAddress, 'Already paid');
   await visit('checkout-dashboard', `${checkout.origin}/dashboard`, 'Purchases');
   await visit('credited', `${url}/top-up/complete?session_id=${paid?.id}`, 'Credit added');
   await page.getByRole('button', { name: 'See its charges' }).click();
   await look('account', 'Your credit account');
   await visit('account-form', `${url}/account`, 'Your credit account');
-  await visit('already-credited', `${url}/top-up/complete?session_id=${paid?.id}`, 'Credit added');
-
-  await page.goto(`${url}/top-up`);
-  await pay();
-  const expiredAddress = page.url();
-  await checkout.stripe.checkout.sessions.expire((await newest())?.id ?? '');
-  await visit('checkout-expired', expiredAddress, 'This payment has expired');
-  await visit('checkout-unknown', `${checkout.origin}/c/pay/cs_test_unknown`, 'No such payment');
-
   await visit('unknown-session', `${url}/top-up/complete?session_id=cs_test_unknown`, 'Unknown purchase');
   await visit('no-session', `${url}/top-up/complete`, 'Request failed');
-  await visit('bad-query', `${url}/top-up?amount=1&amount=2`, 'Request failed');
-  await visit('not-now', `${down.url}/top-up/complete?session_id=cs_test_1`, "The card processor can't be asked now");
   await visit('card-off', `${off.url}/top-up`, 'Add speech credit');
-  await visit('card-off-return', `${off.url}/top-up/complete?session_id=cs_test_1`, 'Request failed');
-  for (let purchases = 0; purchases < 5; purchases++) {
-    await page.goto(`${url}/top-up`);
-    await pay();
-  }
-  await look('too-many', 'Request failed');
   t.strictSame(all, []);
 });
 
@@ -114,7 +93,8 @@ async function openPage(t: Test, options: BrowserContextOptions): Promise<Page> 
 async function visit(t: Test, options: BrowserContextOptions = {}) {
   const checkout = await testCheckout(t);
   const { PORT = '', BASE_URL: baseUrl = '' } = await listening();
-  const gateway = await startGateway(t, { ...checkout.env, BASE_URL: baseUrl, PORT });
+  const upstream = await testUpstream(t);
+  const gateway = await startGateway(t, { ...checkout.env, BASE_URL: baseUrl, PORT, SPEECH_BASE_URL: upstream.url });
   const page = await openPage(t, { viewport: { width: 390, height: 844 }, ...options });
   const complaints: string[] = [];
   page.on('console', (message) => {
@@ -124,7 +104,7 @@ async function visit(t: Test, options: BrowserContextOptions = {}) {
   return { checkout, baseUrl, gateway, page, complaints };
 }
 
-test('R19: a purchase in Chromium runs from the launcher to the completed page', { skip }, async (t) => {
+test('R19: a purchase in Chromium runs from the launcher to a voice that is heard', { skip }, async (t) => {
   const { checkout, baseUrl, gateway, page, complaints } = await visit(t);
   await page.goto(`${baseUrl}/top-up?amount=750&challenge=from-a-402`);
   await shot(page, '1-launcher');
@@ -152,11 +132,19 @@ test('R19: a purchase in Chromium runs from the launcher to the completed page',
   await page.waitForURL(`${baseUrl}/top-up/complete**`);
   t.equal(await page.locator('dd.amount').innerText(), '$27.50');
   t.equal(await page.getByLabel('Your account id').inputValue(), account);
+  await page.getByLabel('Your account id').press('ControlOrMeta+a');
+  await page.keyboard.press('ControlOrMeta+c');
+  await page.goto(baseUrl);
+  t.match(await page.getByRole('link', { name: 'Add credit' }).first().getAttribute('href'), /\/top-up/);
+  await page.getByLabel('Account id').press('ControlOrMeta+v');
+  await page.getByRole('button', { name: /^Speak/ }).click();
+  await page.getByText(/^Done\. You paid/).waitFor();
   t.strictSame(complaints, [], 'no policy was broken and nothing was missing');
 });
 
-test('a custom amount in Chromium can be corrected, canceled and paid', { skip }, async (t) => {
-  const { checkout, baseUrl, page, complaints } = await visit(t, { javaScriptEnabled: false });
+test('a custom amount and an account id in Chromium can be corrected, canceled and paid', { skip }, async (t) => {
+  const { checkout, baseUrl, gateway, page, complaints } = await visit(t, { javaScriptEnabled: false });
+  const account = await gateway.fund(500);
   await page.goto(`${baseUrl}/top-up?challenge=from-a-402`);
   const own = page.getByLabel('Amount in US dollars');
   t.equal(await own.isVisible(), false, 'only what is chosen can be typed');
@@ -172,29 +160,17 @@ test('a custom amount in Chromium can be corrected, canceled and paid', { skip }
   await page.getByRole('link', { name: /Go back/ }).click();
   await page.getByText('Nothing was charged').first().waitFor();
   t.equal(await page.getByLabel('$12.50').isChecked(), true);
+  await page.getByText('I have an account already').click();
+  await page.getByLabel('Account id').fill(`${account}x`);
+  await page.getByRole('button', { name: /^Continue to payment/ }).click();
+  await page.getByText('There is no account with this id').waitFor();
+  await page.getByLabel('Account id').fill(account);
   await page.getByRole('button', { name: /^Continue to payment/ }).click();
   await page.getByRole('button', { name: 'Pay $12.50' }).click();
   await page.waitForURL(`${baseUrl}/top-up/complete**`);
-  t.equal(await page.locator('dd.amount').innerText(), '$12.50');
+  t.equal(await gateway.balance(account), 17_500_000n);
   const [session] = (await checkout.stripe.checkout.sessions.list({ limit: 1 })).data;
   t.equal(session?.metadata?.challenge_id, 'from-a-402');
-  const refusals = complaints.filter((complaint) => !/status of 400/.test(complaint));
-  t.strictSame(refusals, [], 'no policy was broken and nothing was missing');
-});
-
-test('a mistyped account id can be corrected in Chromium', { skip }, async (t) => {
-  const { baseUrl, gateway, page, complaints } = await visit(t, { javaScriptEnabled: false });
-  const account = await gateway.fund(500);
-  await page.goto(`${baseUrl}/top-up?amount=1000`);
-  await page.getByText('I have an account already').click();
-  await page.getByLabel('Account id').fill(`${account}x`);
-  await page.getByRole('button', { name: /^Continue to payment ?, \$10\.00$/ }).click();
-  await page.getByText('There is no account with this id').waitFor();
-  await page.getByLabel('Account id').fill(account);
-  await page.getByRole('button', { name: /^Continue to payment ?, \$10\.00$/ }).click();
-  await page.getByRole('button', { name: 'Pay $10.00' }).click();
-  await page.waitForURL(`${baseUrl}/top-up/complete**`);
-  t.equal(await gateway.balance(account), 15_000_000n);
   const refusals = complaints.filter((complaint) => !/status of 400/.test(complaint));
   t.strictSame(refusals, [], 'no policy was broken and nothing was missing');
 });
