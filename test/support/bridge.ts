@@ -2,9 +2,7 @@ import type { Test } from 'tap';
 import { type Bridge, type BridgeOptions, startBridge } from '../../src/callers/bridge/bridge.ts';
 import type { Call } from '../../src/callers/bridge/speech-call.ts';
 import { cardCredits, Speechgate, type SpeechgateOptions } from '../../src/callers/client/index.ts';
-import { freePort } from '../../src/sandbox/free-port.ts';
-import { startGateway } from './gateway.ts';
-import { testUpstream } from './stub-upstream.ts';
+import { startCardGateway } from './client.ts';
 
 /** What the text "Hello world" costs in the built-in catalog: 11 characters at 18 micro-USD. */
 export const HELLO = 'Hello world';
@@ -16,8 +14,8 @@ interface Given {
   readonly cents?: number;
   readonly bridge?: Partial<BridgeOptions>;
   readonly client?: Partial<SpeechgateOptions>;
-  /** Where the client finds the gateway, such as through a proxy. */
-  readonly through?: (gateway: string) => Promise<string>;
+  /** A new one unless it is given. */
+  readonly gateway?: Awaited<ReturnType<typeof startCardGateway>>;
 }
 
 /** A bridge of this client that pays by card, without budget and token unless told otherwise. */
@@ -38,17 +36,15 @@ export const askBridge = (url: string, order: object = {}, signal: AbortSignal |
 
 /** A bridge that pays a gateway by card, which asks an upstream that is the test's. */
 export async function openBridge(t: Test, given: Given = {}) {
-  const upstream = await testUpstream(t);
-  const port = await freePort();
-  const own = `http://127.0.0.1:${port}`;
-  const baseUrl = (await given.through?.(own)) ?? own;
-  const env = { SPEECH_BASE_URL: upstream.url, PORT: String(port), BASE_URL: baseUrl };
-  const gateway = await startGateway(t, env, { worker: true });
+  const gateway = given.gateway ?? (await startCardGateway(t));
   const account = await gateway.fund(given.cents ?? 100);
-  const client = new Speechgate({ baseUrl, pay: cardCredits(account), timeoutMs: 300, ...given.client });
+  const client = new Speechgate({
+    ...{ baseUrl: gateway.config.baseUrl, pay: cardCredits(account), timeoutMs: 300 },
+    ...given.client,
+  });
   /** What became of the requests for speech so far. */
   const calls: Call[] = [];
   const bridge = await bridgeOf(t, client, { onCall: (call) => calls.push(call), ...given.bridge });
   const balance = () => gateway.balance(account);
-  return { bridge, origin: new URL(bridge.url).origin, gateway, upstream, account, balance, calls };
+  return { bridge, origin: new URL(bridge.url).origin, gateway, upstream: gateway.upstream, account, balance, calls };
 }

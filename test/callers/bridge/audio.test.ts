@@ -49,8 +49,6 @@ const CODECS: Record<Exclude<AudioFormat, 'pcm'>, string> = {
   aac: 'aac',
 };
 const FORMAT_NAMES = Object.keys(CODECS) as (keyof typeof CODECS)[];
-/** Seconds that a format may add: its frames are filled up, and MP3 and AAC have a run-up. */
-const MORE = { mp3: 0.12, wav: 0.12, flac: 0.12, opus: 0.12, aac: 0.2 };
 
 async function* pieces(bytes: Uint8Array, size: number): AsyncGenerator<Uint8Array> {
   for (let start = 0; start < bytes.length; start += size) yield bytes.subarray(start, start + size);
@@ -68,23 +66,6 @@ async function inWhole(
   return Buffer.concat(parts);
 }
 
-for (const [name, audio, type] of [
-  ['an MP3 at 16,000 Hz', toneMp3(1_000, 16_000, 2), 'audio/mpeg'],
-  ['an MP3 at 44,100 Hz', toneMp3(1_000, 44_100, 2), 'audio/mpeg'],
-  ['a WAV', toneWave(1_000, 2, { encoding: 'int', bits: 16, rate: 44_100 }), 'audio/wav'],
-] as const) {
-  test(`${name} converts to every format`, { skip: withoutProbe }, async (t) => {
-    for (const format of FORMAT_NAMES) {
-      const probed = await probe(await inWhole(format, await audio, type), format);
-      t.match(FORMATS[format].contentType, /^audio\//);
-      t.strictSame([probed.codec, probed.channels], [CODECS[format], 1], format);
-      t.ok(probed.seconds >= 2 && probed.seconds < 2 + MORE[format], `${format}: ${probed.seconds} s`);
-      const spoken = probed.samples.slice(12_000, 36_000);
-      t.ok(share(1_000, 24_000, spoken) > 0.99, `${format}: ${share(1_000, 24_000, spoken)}`);
-    }
-  });
-}
-
 const pcmSamples = (pcm: Buffer): Float32Array =>
   Float32Array.from({ length: pcm.length / 2 }, (_, at) => pcm.readInt16LE(at * 2) / 32_768);
 
@@ -99,32 +80,31 @@ const CHANGES = ['44100x1 24000x1', '24000x1 44100x1', '48000x2 8000x1 22050x2 2
 const tones = (change: string) =>
   change.split(' ').map((part) => toneMp3(440, Number.parseInt(part, 10) as Mp3Rate, 1, Number(part.at(-1)) as 1 | 2));
 
-for (const change of CHANGES) {
-  test(`MP3 keeps its pitch from ${change.replaceAll(' ', ' to ')}`, async (t) => {
+test('PCM of an MP3 keeps its pitch, loudness and length while rate and channels change', async (t) => {
+  for (const change of CHANGES) {
     const parts = await Promise.all(tones(change));
-    for (const size of [1, 413, 5_000, 1_000_000]) {
+    for (const size of [1, 5_000, 1_000_000]) {
       const samples = pcmSamples(await inWhole('pcm', Buffer.concat(parts), 'audio/mpeg', size));
-      for (const each of pitches(samples, parts.length)) t.ok(Math.abs(each - 440) <= 1, `${size}: ${each} Hz`);
+      t.ok(Math.abs(samples.length - parts.length * 24_000) < parts.length * 2_500, `${change}: ${samples.length}`);
+      for (const each of pitches(samples, parts.length)) t.ok(Math.abs(each - 440) <= 1, `${change}: ${each} Hz`);
       const loudest = Math.max(...samples.map(Math.abs));
-      t.ok(loudest > 0.4 && loudest < 0.6, `${size}: ${loudest}`);
+      t.ok(loudest > 0.4 && loudest < 0.6, `${change}: ${loudest}`);
     }
-  });
-}
-
-test('the other formats keep the pitch of an MP3 that changes too', { skip: withoutProbe }, async (t) => {
-  const parts = await Promise.all(tones(CHANGES[2] ?? ''));
-  for (const format of ['wav', 'flac', 'opus', 'aac'] as const) {
-    const { samples } = await probe(await inWhole(format, Buffer.concat(parts)), format);
-    for (const each of pitches(samples, parts.length)) t.ok(Math.abs(each - 440) <= 1, `${format}: ${each} Hz`);
   }
 });
 
-test('PCM is 24,000 Hz, 16 bit, mono and little-endian, as OpenAI documents', async (t) => {
-  const samples = pcmSamples(await inWhole('pcm', await toneMp3(1_000, 44_100, 1)));
-  t.ok(Math.abs(samples.length - 24_000) < 2_500);
-  const spoken = samples.slice(6_000, 18_000);
-  t.ok(share(1_000, 24_000, spoken) > 0.99, String(share(1_000, 24_000, spoken)));
-  t.ok(Math.abs(Math.max(...spoken) - 0.475) < 0.02);
+test('an MP3 that changes, and a WAV, keep their pitch in every format', { skip: withoutProbe }, async (t) => {
+  const changing = Buffer.concat(await Promise.all(tones(CHANGES[2] ?? '')));
+  const wave = toneWave(440, 4, { encoding: 'int', bits: 16, rate: 44_100 });
+  for (const format of FORMAT_NAMES) {
+    // An MP3 passes through as MP3.
+    const encoded = format === 'mp3' ? inWhole(format, wave, 'audio/wav') : inWhole(format, changing);
+    const { codec, channels, seconds, samples } = await probe(await encoded, format);
+    t.match(FORMATS[format].contentType, /^audio\//);
+    t.strictSame([codec, channels], [CODECS[format], 1], format);
+    t.ok(seconds >= 4 && seconds < 4.4, `${format}: ${seconds} s`);
+    for (const each of pitches(samples, 4)) t.ok(Math.abs(each - 440) <= 1, `${format}: ${each} Hz`);
+  }
 });
 
 test('MP3 that is requested as MP3 passes through unchanged', async (t) => {
@@ -134,12 +114,11 @@ test('MP3 that is requested as MP3 passes through unchanged', async (t) => {
 
 test('a WAV with an unknown data size is read to its end', async (t) => {
   const wav = silentWav(1_000);
-  const at = wav.indexOf('data') + 4;
   const whole = await inWhole('pcm', wav, 'audio/wav');
   t.ok(whole.length > 0);
   for (const size of [0, 0xffff_ffff]) {
     const streamed = Buffer.from(wav);
-    streamed.writeUInt32LE(size, at);
+    streamed.writeUInt32LE(size, wav.indexOf('data') + 4);
     t.strictSame(await inWhole('pcm', streamed, 'audio/wav'), whole, String(size));
   }
 });
@@ -158,17 +137,11 @@ test('bytes that are not MP3 are an error, not silence', async (t) => {
   await t.rejects(inWhole('wav', silentWav(1_000), 'audio/mpeg'), /MP3/);
 });
 
-test('parallel conversions do not affect each other', { timeout: 60_000 }, async (t) => {
-  const mp3s = await Promise.all([300, 800, 1_200, 3_000].map((hertz) => toneMp3(hertz, 24_000, 1)));
-  for (const format of ['opus', 'flac'] as const) {
-    const alone: Buffer[] = [];
-    for (const mp3 of mp3s) alone.push(await inWhole(format, mp3));
-    const together = await Promise.all(mp3s.map((mp3) => inWhole(format, mp3)));
-    together.forEach((bytes, at) => {
-      assert.equal(bytes.length, alone[at]?.length, format);
-    });
-    if (format === 'flac') t.strictSame(together, alone);
-  }
+test('parallel conversions do not affect each other', async (t) => {
+  const mp3s = await Promise.all([300, 1_200].map((hertz) => toneMp3(hertz, 24_000, 1)));
+  const alone: Buffer[] = [];
+  for (const mp3 of mp3s) alone.push(await inWhole('wav', mp3));
+  t.strictSame(await Promise.all(mp3s.map((mp3) => inWhole('wav', mp3))), alone);
 });
 
 // Audio whose numbers are lies: a bridge that reads it tells of it, and neither ends, hangs nor fills its memory.
@@ -214,40 +187,24 @@ test('a WAV with impossible header values is not sold and has no length', async 
   }
 });
 
-test('input rates from 8,000 to 192,000 Hz are resampled', async (t) => {
-  for (const rate of [8_000, 8_009, 95_987, 191_999, 192_000]) {
-    const bytes = await converted('pcm', toneWave(440, 0.2, { encoding: 'int', bits: 16, rate }), 'audio/wav');
-    t.ok(bytes && Math.abs(bytes - 9_600) <= 4, `${rate}: ${bytes}`);
-  }
-});
-
 test('audio too long for its text is not converted', async (t) => {
   const wave = toneWave(440, maxSeconds(CHARACTERS) + 1, { encoding: 'int', bits: 8, rate: 8_000 });
   t.equal(await converted('wav', wave, 'audio/wav'), undefined);
 });
 
-test('an MP3 whose rate changes with every frame is converted', async (t) => {
-  const [low, high] = await Promise.all([toneMp3(440, 22_050, 1), toneMp3(440, 44_100, 1)]);
-  const frame = (mp3: Uint8Array, length: number) => mp3.subarray(0, length);
-  const mp3 = Buffer.concat(Array.from({ length: 200 }, () => [frame(low, 209), frame(high, 417)]).flat());
-  t.ok(await converted('pcm', mp3, 'audio/mpeg'));
-});
-
 for (const [name, type, bytes] of mutants) {
-  test(`damaged ${name} converts to bounded audio or is refused as unreadable`, async () => {
-    const format = fc.constantFrom<AudioFormat>('pcm', 'wav', 'mp3');
-    await fc.assert(
-      fc.asyncProperty(bytes, format, async (audio, format) => {
+  test(`damaged ${name} converts to bounded audio or is refused as unreadable`, () =>
+    fc.assert(
+      fc.asyncProperty(bytes, fc.constantFrom<AudioFormat>('pcm', 'wav', 'mp3'), async (audio, format) => {
         const length = (await converted(format, audio, type)) ?? 0;
         assert.ok(length <= Math.max(audio.length, 1_000_000), `${length} bytes`);
         secondsOf(audio, type);
       }),
       { numRuns: 50 },
-    );
-  });
+    ));
 }
 
-const RATES = [8_000, 11_025, 16_000, 22_050, 32_000, 44_100, 48_000, 23_373];
+const RATES = [8_000, 11_025, 44_100, 48_000, 23_373];
 
 /** In pieces of uneven lengths. */
 function resampled(from: number, to: number, samples: Float32Array): Float32Array {
@@ -264,60 +221,49 @@ function resampled(from: number, to: number, samples: Float32Array): Float32Arra
 /** Without the ends, where silence meets the tone. */
 const middle = (samples: Float32Array): Float32Array => samples.slice(1_000, -1_000);
 
-for (const rate of RATES) {
-  test(`a tone resampled from ${rate} Hz keeps its pitch, loudness and length`, async (t) => {
+test('a resampled tone keeps its pitch, loudness, length and place', async (t) => {
+  for (const rate of RATES) {
     const heard = resampled(rate, 24_000, tone(1_000, rate, 1));
-    t.ok(Math.abs(heard.length - 24_000) <= 1, String(heard.length));
+    t.ok(Math.abs(heard.length - 24_000) <= 1, `${rate}: ${heard.length}`);
     const inside = middle(heard);
-    t.ok(share(1_000, 24_000, inside) > 0.999_99);
+    t.ok(share(1_000, 24_000, inside) > 0.999_99, String(rate));
     const loudness = Math.sqrt((2 * inside.reduce((sum, sample) => sum + sample * sample, 0)) / inside.length);
-    t.ok(Math.abs(loudness - 0.5) < 0.001, String(loudness));
-  });
-}
-
-test('downsampling removes frequencies above half the target rate', async (t) => {
-  t.ok(Math.max(...middle(resampled(48_000, 24_000, tone(17_000, 48_000, 1))).map(Math.abs)) < 0.001);
-});
-
-test('upsampling adds no frequencies above those of the input', async (t) => {
-  t.ok(share(6_000, 24_000, middle(resampled(16_000, 24_000, tone(6_000, 16_000, 1)))) > 0.999_9);
-});
-
-test('resampling does not delay the audio', async (t) => {
+    t.ok(Math.abs(loudness - 0.5) < 0.001, `${rate}: ${loudness}`);
+  }
   const click = new Float32Array(16_000);
   click[8_000] = 1;
   const heard = resampled(16_000, 24_000, click);
   t.equal(heard.indexOf(Math.max(...heard)), 12_000);
 });
 
+test('resampling removes what the target cannot hold, and adds nothing', async (t) => {
+  t.ok(Math.max(...middle(resampled(48_000, 24_000, tone(17_000, 48_000, 1))).map(Math.abs)) < 0.001);
+  t.ok(share(6_000, 24_000, middle(resampled(16_000, 24_000, tone(6_000, 16_000, 1)))) > 0.999_9);
+});
+
 const READ: readonly WaveKind[] = [
-  ...[false, true].flatMap((isExtensible): WaveKind[] => [
-    ...[8, 16, 24, 32].map((bits): WaveKind => ({ encoding: 'int', bits, isExtensible })),
-    ...[32, 64].map((bits): WaveKind => ({ encoding: 'float', bits, isExtensible })),
-  ]),
+  ...[8, 16, 24, 32].map((bits): WaveKind => ({ encoding: 'int', bits, channels: bits / 8 })),
+  ...[32, 64].map((bits): WaveKind => ({ encoding: 'float', bits, isExtensible: true })),
+  { encoding: 'int', bits: 16, isExtensible: true, channels: 6 },
   // Fewer bits than their bytes could hold.
   { encoding: 'int', bits: 12, bytes: 2 },
   { encoding: 'int', bits: 20, bytes: 3, isExtensible: true },
   { encoding: 'int', bits: 24, bytes: 4, isExtensible: true },
 ];
 
-for (const kind of READ) {
-  const { encoding, bits, bytes = bits / 8, isExtensible = false } = kind;
-  const name = `${encoding} of ${bits} bits in ${bytes} bytes${isExtensible ? ', extensible' : ''}`;
-  test(`reads a WAV of ${name}`, async (t) => {
-    for (const channels of [1, 2, 6]) {
-      const { rate, length, read } = openWave(toneWave(440, 0.5, { ...kind, channels, rate: 48_000 }));
-      const heard = read(0, length);
-      t.strictSame([rate, heard.length], [48_000, channels]);
-      for (const samples of heard) {
-        t.equal(samples.length, 24_000);
-        t.ok(Math.abs(pitch(48_000, samples) - 440) < 0.5);
-        t.ok(share(440, 48_000, samples) > 0.999);
-        t.ok(Math.abs(Math.max(...samples) - 0.5) < 0.01, String(Math.max(...samples)));
-      }
+test('a WAV of each supported kind is read', async (t) => {
+  for (const kind of READ) {
+    const { channels = 1 } = kind;
+    const { rate, length, read } = openWave(toneWave(440, 0.5, { ...kind, rate: 48_000 }));
+    const heard = read(0, length);
+    t.strictSame([rate, heard.length], [48_000, channels], JSON.stringify(kind));
+    for (const samples of heard) {
+      t.equal(samples.length, 24_000);
+      t.ok(share(440, 48_000, samples) > 0.999);
+      t.ok(Math.abs(Math.max(...samples) - 0.5) < 0.01, String(Math.max(...samples)));
     }
-  });
-}
+  }
+});
 
 test('an unsupported kind of WAV is refused by name', async () => {
   for (const [kind, message] of [
@@ -326,12 +272,10 @@ test('an unsupported kind of WAV is refused by name', async () => {
     [{ encoding: 'mulaw', bits: 8 }, /format code 7 and 8 bits/],
     [{ encoding: 'float', bits: 16, bytes: 4 }, /format code 3 and 16 bits/],
     [{ encoding: 'int', bits: 64, bytes: 6 }, /format code 1 and 64 bits/],
-    [{ encoding: 'int', bits: 16, channels: 0 }, /0 channels/],
     [{ encoding: 'int', bits: 8, channels: 9 }, /9 channels/],
-    [{ encoding: 'int', bits: 16, rate: 0 }, /0 samples a second/],
     [{ encoding: 'int', bits: 16, rate: 7_999 }, /7999 samples a second/],
-    [{ encoding: 'int', bits: 16, rate: 192_001 }, /192001 samples a second/],
   ] as const) {
     assert.throws(() => openWave(toneWave(440, 0.1, kind)), message);
   }
+  for (const rate of [8_000, 192_000]) openWave(toneWave(440, 0.1, { encoding: 'int', bits: 16, rate }));
 });

@@ -63,27 +63,22 @@ test('the bridge reports each charge and keeps to a budget that survives restart
   t.strictSame([await again.child.stop('SIGINT'), await gateway.balance(account)], [0, 1_000_000n - 396n]);
 });
 
-test('the bridge creates and prints a new token at each start', async (t) => {
-  const { start } = await scene(t);
+test('the bridge creates and prints a new token at each start, but for --no-token', async (t) => {
+  const { start, env } = await scene(t);
   const first = await start();
   t.match(first.command.output(), /^export OPENAI_BASE_URL=http:\S+\nexport OPENAI_API_KEY=[\w-]{32}$/m);
   const other = new OpenAI({ baseURL: first.openai.baseURL, apiKey: 'anything' });
-  await assert.rejects(other.audio.speech.create(ORDER), AuthenticationError);
-  t.ok((await (await first.openai.audio.speech.create(ORDER)).arrayBuffer()).byteLength > 0);
+  await assert.rejects(other.models.list(), AuthenticationError);
+  await first.openai.models.list();
   const second = await start('--json');
   t.match(second.apiKey ?? '', /^[\w-]{32}$/);
   t.not(second.apiKey, first.apiKey);
-});
-
-test('--no-token accepts any API key and prints a warning', async (t) => {
-  const { start, env } = await scene(t);
   const { command, openai } = await start('--no-token');
   await openai.models.list();
   await command.printed(/--no-token lets every user of this machine spend your money/);
   t.notMatch(command.output(), /export OPENAI_API_KEY/);
   const { code, err } = await callerCommand({ ...env, SPEECHGATE_BRIDGE_TOKEN: 'sesame' }, 'bridge', '--no-token');
   t.strictSame([code, err.trim().split('\n').length], [2, 2], err);
-  t.match(err, /\nUsage: speechgate bridge\n$/);
 });
 
 test('a token file sets the API key, which is never printed', async (t) => {

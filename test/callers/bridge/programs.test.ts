@@ -1,24 +1,25 @@
 /** The official client of OpenAI, unchanged but for its base URL. */
 import assert from 'node:assert/strict';
-import { buffer } from 'node:stream/consumers';
 import OpenAI, { APIError, BadRequestError, ConflictError, NotFoundError, RateLimitError } from 'openai';
-import { type Test, test } from 'tap';
+import { type Test, t, test } from 'tap';
 import { askBridge, type BridgeUnderTest, HELLO, HELLO_MICRO_USD, openBridge } from '../../support/bridge.ts';
+import { startCardGateway } from '../../support/client.ts';
 import { probe, withoutProbe } from '../../support/probed-audio.ts';
 import { silentMp3 } from '../../support/silent-audio.ts';
-import { ControlledStream } from '../../support/stub-upstream.ts';
-import { startTcpProxy } from '../../support/tcp-proxy.ts';
+import { ControlledStream, mp3 } from '../../support/stub-upstream.ts';
 import { toneMp3 } from '../../support/tone.ts';
 import { until } from '../../support/until.ts';
 
 const ORDER = { model: 'tts-1', voice: 'alloy', input: HELLO } as const;
 const STREAMED = { bridge: { isDurable: false } };
+const gateway = await startCardGateway(t);
 
 const sdk = ({ bridge }: Pick<BridgeUnderTest, 'bridge'>, options: { apiKey?: string; maxRetries?: number } = {}) =>
   new OpenAI({ baseURL: bridge.url, apiKey: 'anything', ...options });
 
 const open = async (t: Test, given?: Parameters<typeof openBridge>[1]) => {
-  const opened = await openBridge(t, given);
+  gateway.upstream.mode = mp3();
+  const opened = await openBridge(t, { gateway, ...given });
   return { ...opened, openai: sdk(opened) };
 };
 
@@ -38,28 +39,9 @@ test('a speech request returns the audio and its price', async (t) => {
   t.equal(response.headers.get('x-speechgate-charged-usd'), '0.000198');
   t.equal(response.headers.get('x-speechgate-balance-micro-usd'), String(1_000_000n - HELLO_MICRO_USD));
   t.equal(response.headers.get('x-speechgate-voice'), 'provider-a_alloy');
-  t.strictSame([await balance(), upstream.requests[0]?.body?.input], [1_000_000n - HELLO_MICRO_USD, HELLO]);
+  t.strictSame([await balance(), upstream.requests.at(-1)?.body?.input], [1_000_000n - HELLO_MICRO_USD, HELLO]);
   const told = calls.map(({ end, chargedMicroUsd }) => [end, chargedMicroUsd]);
   t.strictSame(told, [['spoken', HELLO_MICRO_USD]]);
-});
-
-test('with --no-durable audio streams to the client while it is synthesized', async (t) => {
-  const { openai, upstream } = await open(t, STREAMED);
-  const drip = new ControlledStream();
-  upstream.mode = drip.mode;
-  const asked = openai.audio.speech.create({ ...ORDER, stream_format: 'audio' });
-  await drip.opened;
-  await drip.write(silentMp3(960));
-  const { body } = await asked;
-  assert.ok(body);
-  const reader = body.getReader();
-  const { value } = await reader.read();
-  t.ok(value && value.length > 0, 'the first piece is here before the last one is made');
-  reader.releaseLock();
-  const rest = buffer(body);
-  await drip.write(silentMp3(480));
-  drip.end();
-  t.strictSame(Buffer.concat([value, await rest]), silentMp3(1_440));
 });
 
 /** A second and a half of MP3 at 64 kbit/s. */
@@ -68,6 +50,7 @@ const FIRST_BYTES = 12_000;
 const HEADER_BYTES = 9_000;
 
 for (const [format, header] of [
+  ['mp3', Buffer.from('\xff\xf3', 'latin1')],
   ['wav', Buffer.from('RIFF\xff\xff\xff\xffWAVE', 'latin1')],
   ['flac', Buffer.from('fLaC')],
 ] as const) {
@@ -172,14 +155,14 @@ for (const [what, given, code, message] of [
 ] as const) {
   test(`${what} is a RateLimitError that is not retried and costs nothing`, async (t) => {
     const { openai, upstream, account, balance, calls } = await open(t, given);
-    const before = await balance();
+    const [before, asked] = [await balance(), upstream.requests.length];
     const error = await errorOf(openai.audio.speech.create({ ...ORDER, input: 'x'.repeat(4_000) }));
     t.ok(error instanceof RateLimitError);
     t.strictSame([error.type, error.code], ['insufficient_quota', code]);
     t.match(error.message, message);
     t.notMatch(JSON.stringify(calls[0]?.error) + error.message, new RegExp(account), 'the bearer id stays here');
     t.equal(error.headers?.get('x-should-retry'), 'false');
-    t.strictSame([calls.length, upstream.requests.length, await balance()], [1, 0, before]);
+    t.strictSame([calls.length, upstream.requests.length, await balance()], [1, asked, before]);
   });
 }
 
@@ -193,25 +176,19 @@ test('paid audio is delivered even if the budget cannot be read afterwards', asy
 });
 
 test('an unknown outcome is a ConflictError, and a retry resumes that purchase', async (t) => {
-  let gone: Awaited<ReturnType<typeof startTcpProxy>> | undefined;
-  const { openai, balance, upstream, calls } = await open(t, {
-    bridge: { isDurable: true },
-    through: async (gateway) => {
-      gone = await startTcpProxy(t, gateway);
-      return gone.url;
-    },
-  });
-  await openai.models.list();
-  gone?.mute();
-  const asked = errorOf(openai.audio.speech.create(ORDER));
-  await until(async () => (await balance()) < 1_000_000n);
-  gone?.cut();
-  const error = await asked;
+  let isCut = true;
+  const losing: typeof fetch = async (...call) => {
+    const response = await fetch(...call);
+    if (isCut && response.status === 202) throw new TypeError('The line is cut.');
+    return response;
+  };
+  const { openai, balance, calls } = await open(t, { bridge: { isDurable: true }, client: { fetch: losing } });
+  const error = await errorOf(openai.audio.speech.create(ORDER));
   t.ok(error instanceof ConflictError, String(error));
   t.strictSame([error.code, error.headers?.get('x-should-retry'), calls.length], ['outcome_unknown', 'false', 1]);
-  gone?.restore();
+  isCut = false;
   t.equal((await (await openai.audio.speech.create(ORDER)).arrayBuffer()).byteLength, silentMp3(1_000).length);
-  t.strictSame([await balance(), upstream.requests.length], [1_000_000n - HELLO_MICRO_USD, 1]);
+  t.equal(await balance(), 1_000_000n - HELLO_MICRO_USD);
 });
 
 test('a program that disconnects is charged, and its retry gets the same audio', async (t) => {
@@ -284,89 +261,62 @@ test('stopping waits for running speech to finish', async (t) => {
   await t.rejects(sdk({ bridge }, { maxRetries: 0 }).models.list());
 });
 
-/** What a program sends to an OpenAI speech service, read from its public source. */
-interface RecordedProgram {
-  /** Repository, commit and file in which the request is made. */
-  readonly source: string;
-  readonly requests: readonly { readonly headers: Record<string, string>; readonly body: Record<string, unknown> }[];
-  /** The audio that it expects. */
-  readonly codec: 'mp3' | 'pcm_s16le';
-}
-
-const PYTHON = { 'user-agent': 'python-requests/2.32.3', accept: '*/*' };
-const AXIOS = { accept: 'application/json, text/plain, */*', 'user-agent': 'axios/1.8.2' };
-const OF_USER = { 'x-openwebui-user-name': 'Ada', 'x-openwebui-user-id': '7', 'x-openwebui-user-role': 'user' };
-const KEY = { authorization: 'Bearer sk-anything' };
 const SPOKEN = { model: 'tts-1', input: HELLO };
+const AXIOS = { accept: 'application/json, text/plain, */*', 'user-agent': 'axios/1.8.2' };
 
-const PROGRAMS: Readonly<Record<string, RecordedProgram>> = {
-  'Open WebUI': {
-    source: 'open-webui/open-webui@01fb3e46d3e5865b34b7d9ee2fcabbe380bbe52a backend/open_webui/routers/audio.py',
-    // Its browser part names input and voice; the server adds the model, and whose request it is where that is set.
-    requests: [
-      { headers: { ...KEY, ...OF_USER, 'x-openwebui-user-email': 'a@b.example' }, body: { ...SPOKEN, voice: 'alloy' } },
-    ],
-    codec: 'mp3',
-  },
-  'SillyTavern, its OpenAI-compatible speech': {
-    source: 'SillyTavern/SillyTavern@00a72b5a71195ec03bab5a42c03655f6ebe672e3 src/endpoints/openai.js',
+/** What programs send to an OpenAI speech service, read from their public sources at a commit, and the audio they expect. */
+const PROGRAMS: readonly (readonly [source: string, headers: object, body: object, codec: 'mp3' | 'pcm_s16le'])[] = [
+  [
+    'open-webui/open-webui@01fb3e46d3e5 backend/open_webui/routers/audio.py',
+    { authorization: 'Bearer sk-anything', 'x-openwebui-user-name': 'Ada', 'x-openwebui-user-role': 'user' },
+    { ...SPOKEN, voice: 'alloy' },
+    'mp3',
+  ],
+  [
     // Without a key of its own it sends none after the word Bearer.
-    requests: [
-      {
-        headers: { authorization: 'Bearer ', 'user-agent': 'node-fetch' },
-        body: { ...SPOKEN, response_format: 'mp3', voice: 'shimmer', speed: 1 },
-      },
-    ],
-    codec: 'mp3',
-  },
-  "Home Assistant's OpenAI TTS integration": {
-    source:
-      'sfortis/openai_tts@0460cd2fff52ffcf8fc436cecc1f512aa1117381 custom_components/openai_tts/openaitts_engine.py',
-    requests: [
-      {
-        headers: { ...PYTHON, 'accept-encoding': 'gzip, deflate' },
-        body: { ...SPOKEN, voice: 'onyx', response_format: 'wav', speed: 1 },
-      },
-    ],
-    codec: 'pcm_s16le',
-  },
-  'LibreChat, with speech of OpenAI and of LocalAI': {
-    source:
-      'danny-avila/LibreChat@00b3bc32f0f5dd65befa49a0773dae7d26d8e587 api/server/services/Files/Audio/TTSService.js',
-    // For LocalAI it gives the voice as the model, and no voice.
-    requests: [
-      { headers: { ...AXIOS, ...KEY }, body: { ...SPOKEN, voice: 'nova' } },
-      { headers: AXIOS, body: { input: HELLO, model: 'alloy', backend: 'piper' } },
-    ],
-    codec: 'mp3',
-  },
-};
+    'SillyTavern/SillyTavern@00a72b5a7119 src/endpoints/openai.js',
+    { authorization: 'Bearer ', 'user-agent': 'node-fetch' },
+    { ...SPOKEN, response_format: 'mp3', voice: 'shimmer', speed: 1 },
+    'mp3',
+  ],
+  [
+    'sfortis/openai_tts@0460cd2fff52 custom_components/openai_tts/openaitts_engine.py',
+    { 'user-agent': 'python-requests/2.32.3', accept: '*/*', 'accept-encoding': 'gzip, deflate' },
+    { ...SPOKEN, voice: 'onyx', response_format: 'wav', speed: 1 },
+    'pcm_s16le',
+  ],
+  [
+    // With LocalAI it gives the voice as the model, and no voice.
+    'danny-avila/LibreChat@00b3bc32f0f5 api/server/services/Files/Audio/TTSService.js',
+    AXIOS,
+    { input: HELLO, model: 'alloy', backend: 'piper' },
+    'mp3',
+  ],
+];
 
 test('the bridge serves the recorded requests of known programs', { skip: withoutProbe }, async (t) => {
-  const { origin, calls } = await openBridge(t);
-  for (const [program, { requests, codec }] of Object.entries(PROGRAMS)) {
-    await t.test(program, async (t) => {
-      for (const { headers, body } of requests) {
-        const before = calls.length;
-        const response = await fetch(`${origin}/v1/audio/speech`, {
-          method: 'POST',
-          headers: { 'content-type': 'application/json', ...headers },
-          body: JSON.stringify(body),
-        });
-        t.equal(response.status, 200);
-        const probed = await probe(Buffer.from(await response.arrayBuffer()), codec === 'mp3' ? 'mp3' : 'wav');
-        t.strictSame([probed.codec, probed.channels], [codec, 1]);
-        t.ok(Math.abs(probed.seconds - 1) < 0.1, String(probed.seconds));
-        const { isRepeated, chargedMicroUsd } = calls[before] ?? assert.fail();
-        t.equal(chargedMicroUsd, isRepeated ? 0n : HELLO_MICRO_USD);
-      }
+  const { bridge, calls } = await open(t);
+  for (const [source, headers, body, codec] of PROGRAMS) {
+    await t.test(source, async (t) => {
+      const before = calls.length;
+      const response = await fetch(`${bridge.url}/audio/speech`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...headers },
+        body: JSON.stringify(body),
+      });
+      t.equal(response.status, 200);
+      const probed = await probe(Buffer.from(await response.arrayBuffer()), codec === 'mp3' ? 'mp3' : 'wav');
+      t.strictSame([probed.codec, probed.channels], [codec, 1]);
+      t.ok(Math.abs(probed.seconds - 1) < 0.1, String(probed.seconds));
+      const { isRepeated, chargedMicroUsd } = calls[before] ?? assert.fail();
+      t.equal(chargedMicroUsd, isRepeated ? 0n : HELLO_MICRO_USD);
     });
   }
   await t.test('Open WebUI gets the id and name of each voice and the id of each model', async (t) => {
-    const read = async (path: string) => (await fetch(`${origin}${path}`, { headers: PYTHON })).json();
-    const { voices } = (await read('/v1/audio/voices')) as { voices: object[] };
+    const read = async (path: string) => (await fetch(`${bridge.url}${path}`)).json();
+    const { voices } = (await read('/audio/voices')) as { voices: object[] };
     t.strictSame(voices[0], { id: 'provider-a_alloy', name: 'Alloy', voice: 'alloy' });
-    const { models } = (await read('/v1/audio/models')) as { models: { id: string }[] };
+    const { models } = (await read('/audio/models')) as { models: { id: string }[] };
     const ids = models.map(({ id }) => id);
     t.strictSame(ids, ['provider-a/tts-1', 'provider-a/tts-1-hd']);
   });

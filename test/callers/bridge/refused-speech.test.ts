@@ -1,15 +1,17 @@
 /** What the gateway tells as lasting is asked once; what it tells as passing may be asked again. */
 import assert from 'node:assert/strict';
 import OpenAI, { APIError } from 'openai';
-import { type Test, test } from 'tap';
+import { type Test, t, test } from 'tap';
 import { toApiError } from '../../../src/callers/bridge/api-error.ts';
 import { serviceError } from '../../../src/callers/client/service-error.ts';
 import { statusOf } from '../../../src/http/structured-error.ts';
 import { HELLO, openBridge } from '../../support/bridge.ts';
-import { body, empty, fastApiError, garbage, html, type Mode, openAiError } from '../../support/stub-upstream.ts';
+import { startCardGateway } from '../../support/client.ts';
+import { body, empty, fastApiError, garbage, html, type Mode, mp3, openAiError } from '../../support/stub-upstream.ts';
 import { until } from '../../support/until.ts';
 
 const ORDER = { model: 'tts-1', voice: 'alloy', input: HELLO } as const;
+const gateway = await startCardGateway(t);
 
 /** A bridge, and what its client has sent to buy speech. */
 async function scene(t: Test, { isDurable, maxRetries }: { isDurable: boolean; maxRetries: number }) {
@@ -19,7 +21,9 @@ async function scene(t: Test, { isDurable, maxRetries }: { isDurable: boolean; m
     if (request.method === 'POST') sent.push(request.url);
     return fetch(request);
   };
-  const opened = await openBridge(t, { bridge: { isDurable }, client: { fetch: send, timeoutMs: 10_000 } });
+  const opened = await openBridge(t, {
+    ...{ gateway, bridge: { isDurable }, client: { fetch: send, timeoutMs: 10_000 } },
+  });
   const openai = new OpenAI({ baseURL: opened.bridge.url, apiKey: 'anything', maxRetries });
   const refusal = async () => {
     const error = await openai.audio.speech.create(ORDER).catch((thrown) => thrown);
@@ -99,7 +103,9 @@ test('Retry-After is passed on as at most 30, and a longer one is not retried', 
 });
 
 test('without ffmpeg only the formats that need it are refused, before a purchase', async (t) => {
-  const { bridge, calls, upstream } = await openBridge(t);
+  const { bridge, calls, upstream } = await openBridge(t, { gateway });
+  const asked = upstream.requests.length;
+  upstream.mode = mp3();
   const openai = new OpenAI({ baseURL: bridge.url, apiKey: 'anything' });
   const { PATH } = process.env;
   process.env.PATH = '';
@@ -109,7 +115,7 @@ test('without ffmpeg only the formats that need it are refused, before a purchas
     t.strictSame([error.status, error.code, error.param], [400, 'format_not_available', 'response_format']);
     t.match(error.message, /needs ffmpeg.*Nothing was bought/);
   }
-  t.equal(upstream.requests.length, 0);
+  t.equal(upstream.requests.length, asked);
   for (const response_format of ['mp3', 'wav', 'pcm'] as const) {
     await openai.audio.speech.create({ ...ORDER, response_format });
     t.equal(calls.at(-1)?.end, 'spoken');

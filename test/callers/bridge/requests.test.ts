@@ -4,11 +4,12 @@ import { createServer, type IncomingMessage, type OutgoingHttpHeaders, request }
 import { connect } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { text as readAll } from 'node:stream/consumers';
-import { type Test, test } from 'tap';
+import { t, test } from 'tap';
 import { type Fallbacks, resolve } from '../../../src/callers/bridge/catalog.ts';
 import type { TtsModel, TtsModelsResponse } from '../../../src/contract/types.ts';
 import { askBridge, bridgeOf, HELLO, HELLO_MICRO_USD, openBridge } from '../../support/bridge.ts';
 import { openBrowser, withoutChromium } from '../../support/chromium.ts';
+import { startCardGateway } from '../../support/client.ts';
 import { serve } from '../../support/listening.ts';
 import { SAID, talkativeService } from '../../support/talkative-service.ts';
 
@@ -19,6 +20,7 @@ interface Sent {
   readonly body?: string | Buffer;
 }
 
+const gateway = await startCardGateway(t);
 const ORDER = { model: 'tts-1', voice: 'alloy' };
 const BODY = JSON.stringify({ ...ORDER, input: HELLO });
 const JSON_TYPE = { 'content-type': 'application/json' };
@@ -41,13 +43,15 @@ async function send(origin: string, { method = 'POST', path = '/v1/audio/speech'
   return { status: incoming.statusCode, headers: incoming.headers, error };
 }
 
+type Refusal = { readonly error: { readonly message: string; readonly code: string } };
+
 const TOKEN = 'open-sesame';
 const AUTHORIZATION = { authorization: `Bearer ${TOKEN}` };
 const PAGE = 'http://localhost:3000';
 
 test('a bridge with a host serves programs that know its token, by any of its names', async (t) => {
   const outside = findOutsideAddress();
-  const { bridge } = await openBridge(t, { bridge: { host: '0.0.0.0', token: TOKEN } });
+  const { bridge } = await openBridge(t, { gateway, bridge: { host: '0.0.0.0', token: TOKEN } });
   const { port, hostname } = new URL(bridge.url);
   t.equal(hostname, '127.0.0.1');
   const origin = `http://${outside?.address ?? hostname}:${port}`;
@@ -58,7 +62,7 @@ test('a bridge with a host serves programs that know its token, by any of its na
 });
 
 test('pages of an allowed origin may use the bridge, and no other pages', async (t) => {
-  const { origin } = await openBridge(t, { bridge: { allowedOrigins: [PAGE], token: TOKEN } });
+  const { origin } = await openBridge(t, { gateway, bridge: { allowedOrigins: [PAGE], token: TOKEN } });
   const cross = { origin: PAGE, 'sec-fetch-site': 'same-site' };
   const asked = { 'access-control-request-method': 'POST', 'access-control-request-headers': 'authorization,x-more' };
   const preflight = await send(origin, { method: 'OPTIONS', headers: { ...cross, ...asked } });
@@ -84,7 +88,7 @@ test('a page in Chromium speaks through the bridge that allows its origin', { sk
   const page = await (await openBrowser(t)).newPage();
   const site = createServer((_, response) => response.setHeader('content-type', 'text/html').end('<title>App</title>'));
   const pageOrigin = (await serve(t, site)).replace('127.0.0.1', 'localhost');
-  const { bridge, balance } = await openBridge(t, { bridge: { allowedOrigins: [pageOrigin], token: TOKEN } });
+  const { bridge, balance } = await openBridge(t, { gateway, bridge: { allowedOrigins: [pageOrigin], token: TOKEN } });
   await page.goto(pageOrigin);
   const speak = (token: string) =>
     page.evaluate<[number, string | null]>(`(async () => {
@@ -99,7 +103,8 @@ test('a page in Chromium speaks through the bridge that allows its origin', { sk
 });
 
 test('the bridge refuses foreign hosts, foreign origins and invalid requests', async (t) => {
-  const { origin, balance, calls, upstream } = await openBridge(t);
+  const { origin, balance, calls, upstream } = await openBridge(t, { gateway });
+  const asked = upstream.requests.length;
   const { port } = new URL(origin);
 
   await t.test('a foreign Host header is refused, even if its name resolves to this machine', async (t) => {
@@ -199,23 +204,31 @@ test('the bridge refuses foreign hosts, foreign origins and invalid requests', a
     }
   });
 
-  t.strictSame([await balance(), upstream.requests.length], [1_000_000n, 0]);
+  t.strictSame([await balance(), upstream.requests.length], [1_000_000n, asked]);
 });
 
-test('a charset of UTF-8 and a byte order mark are accepted', async (t) => {
-  const { origin, upstream } = await openBridge(t);
+test('a charset of UTF-8, a byte order mark, and speed 1 are the same purchase', async (t) => {
+  const { origin, upstream, calls } = await openBridge(t, { gateway });
   for (const [type, body] of [
     ['application/json; charset=utf-8', BODY],
     ['APPLICATION/JSON;charset="UTF-8"', BODY],
     ['application/json', `\ufeff${BODY}`],
+    ['application/json', JSON.stringify({ ...ORDER, input: HELLO, speed: 1 })],
+    ['application/json', JSON.stringify({ ...ORDER, input: HELLO, speed: 1.25 })],
   ] as const) {
     t.equal((await send(origin, { headers: { 'content-type': type }, body })).status, 200, type);
   }
-  t.equal(upstream.requests.at(-1)?.body?.input, HELLO);
+  const isRepeateds = calls.map(({ isRepeated }) => isRepeated);
+  t.strictSame(isRepeateds, [false, true, true, true, false]);
+  const told = upstream.requests.slice(-2).map(({ body }) => [body?.input, body?.speed ?? 1]);
+  t.strictSame(told, [
+    [HELLO, 1],
+    [HELLO, 1.25],
+  ]);
 });
 
 test('with a token set, requests without it are unauthorized', async (t) => {
-  const { origin } = await openBridge(t, { bridge: { token: 'sesame' } });
+  const { origin } = await openBridge(t, { gateway, bridge: { token: 'sesame' } });
   const get = (authorization?: string) =>
     send(origin, { method: 'GET', path: '/v1/models', headers: authorization === undefined ? {} : { authorization } });
   for (const wrong of [undefined, 'Bearer', 'Bearer sesam', 'Bearer sesame2', 'Basic sesame', 'sesame']) {
@@ -243,14 +256,11 @@ const SLUGS = ['de-anna', 'en-nova', 'en-alloy', 'en-us-echo', 'fr-nova'];
 const voice = (asked: string | undefined, slugs = SLUGS, fallbacks: Fallbacks = {}): string =>
   resolve(catalog(slugs), { model: 'tts-1', voice: asked }, fallbacks).voice;
 
-test('a voice name matches in any case, with _ or -, with or without provider', async (t) => {
+test('a voice or model matches in any case, with _ or -, with or without provider', async (t) => {
   const spellings = 'acme_en-us-echo acme-en-us-echo ACME_EN_US_ECHO en-us-echo en_us_echo En-US_Echo'.split(' ');
   for (const asked of spellings) t.equal(voice(asked), 'acme_en-us-echo', asked);
   t.equal(voice('german', SLUGS, { voice: 'DE_Anna' }), 'acme_de-anna', 'a fallback too');
-});
-
-test('a model name matches in any case, with _ or -, with or without provider', async (t) => {
-  for (const asked of ['acme/tts-1-hd', 'ACME/TTS_1_HD', 'tts-1-hd', 'tts_1_hd', 'TTS-1-HD'])
+  for (const asked of ['acme/tts-1-hd', 'ACME/TTS_1_HD', 'tts-1-hd', 'TTS_1_HD'])
     t.equal(resolve(catalog(SLUGS), { model: asked, voice: undefined }, {}).model.id, 'acme/tts-1-hd', asked);
 });
 
@@ -278,45 +288,25 @@ test('an OpenAI voice name without a match gets a stable voice or the fallback',
   t.throws(() => voice('anna'), /voice does not exist for/);
 });
 
-test('speed 1 is the default: a request without it is the same purchase', async (t) => {
-  const { origin, upstream, calls } = await openBridge(t);
-  for (const speed of [1, undefined, 1.25])
-    t.equal((await send(origin, { body: JSON.stringify({ ...ORDER, input: HELLO, speed }) })).status, 200);
-  const isRepeateds = calls.map(({ isRepeated }) => isRepeated);
-  t.strictSame(isRepeateds, [false, true, false]);
-  const told = upstream.requests.map(({ body }) => body?.speed ?? 1);
-  t.strictSame(told, [1, 1.25]);
-});
-
 // What a service says reaches a program as the service's: short, printable, and last.
 
-async function start(t: Test) {
-  const service = talkativeService();
-  const { client } = service;
-  const { url } = await bridgeOf(t, client);
-  const ask = async (order: object) =>
-    ((await (await askBridge(url, order)).json()) as { error: { message: string; code: string } }).error;
-  const list = async (path: string) => (await fetch(`${url}${path}`)).text();
-  return { ...service, ask, list };
-}
-
 test('an error ends with at most 300 printable characters from the service', async (t) => {
-  const { ask, refusal } = await start(t);
+  const { client, refusal } = talkativeService();
+  const { url } = await bridgeOf(t, client);
   for (const status of [400, 413, 429]) {
     refusal.status = status;
-    const { message, code } = await ask({ model: 'm0', voice: 'v0' });
-    t.match(message, SAID, `${status}: ${message}`);
-    t.ok(message.length < 600, `${status}: ${message.length} characters`);
-    t.ok(code.length <= 100, code);
+    const { error } = (await (await askBridge(url, { model: 'm0', voice: 'v0' })).json()) as Refusal;
+    t.match(error.message, SAID, `${status}: ${error.message}`);
+    t.ok(error.message.length < 600 && error.code.length <= 100, `${error.code}: ${error.message}`);
   }
 });
 
 test('models and voices with invalid ids are neither listed nor bought', async (t) => {
-  const { ask, list } = await start(t);
+  const { url } = await bridgeOf(t, talkativeService().client);
   for (const path of ['/models', '/audio/models', '/audio/voices']) {
     // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what must not be there.
-    t.notMatch(await list(path), /[\u001b\u202e]|\\u001b|W{301}|дом/, path);
+    t.notMatch(await (await fetch(`${url}${path}`)).text(), /[\u001b\u202e]|\\u001b|W{301}|дом/, path);
   }
-  const { message } = await ask({ model: 'm0', voice: 'none' });
-  t.match(message, /Send one of v0, v1, .* and 50 more\. Nothing was bought\.$/);
+  const { error } = (await (await askBridge(url, { model: 'm0', voice: 'none' })).json()) as Refusal;
+  t.match(error.message, /Send one of v0, v1, .* and 50 more\. Nothing was bought\.$/);
 });
