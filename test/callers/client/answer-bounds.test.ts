@@ -24,7 +24,7 @@ const CHUNK = Buffer.alloc(65_536);
 
 /** A service that answers its paths so, and how many of its answers are still open. */
 async function start(t: Test, paths: Readonly<Record<string, RequestListener>>) {
-  const open = { count: 0, sent: 0 };
+  const open = { count: 0 };
   const baseUrl = await serve(t, (request, response) => {
     const path = (request.url as string).split('?', 1)[0] as string;
     const answer = paths[path];
@@ -63,32 +63,24 @@ const pendingOf = (baseUrl: string, flow: PendingPurchase['flow']): PendingPurch
   identifier: 'pay_0123456789abcdef',
   baseUrl,
   method: 'POST',
-  target: flow === 'card' ? '/tts?async=true' : '/x402/tts',
+  target: '/x402/tts',
   headers: { 'content-type': 'application/json', 'idempotency-key': 'a' },
   body: JSON.stringify(HELLO),
   maxMicroUsd: '198',
   expiresAt: null,
 });
 
-test('JSON responses are limited to 1 MiB after decompression', async (t) => {
+test('JSON responses and errors are limited to 1 MiB, after decompression', async (t) => {
   const bomb = gzipSync(Buffer.alloc(50_000_000, ' '));
-  const { baseUrl, open } = await start(t, {
-    '/tts/models': (_request, response) => {
-      response.writeHead(200, { 'content-type': 'application/json', 'content-encoding': 'gzip' }).end(bomb);
-    },
-  });
-  const error = await errorOf(new Speechgate({ baseUrl }).models());
-  t.ok(error instanceof TooLargeError, String(error));
-  await until(() => open.count === 0);
-});
-
-test('JSON error responses are limited to 1 MiB', async (t) => {
-  const { baseUrl } = await start(t, {
-    '/tts/models': (_request, response) => {
-      response.writeHead(400, { 'content-type': 'audio/mpeg' }).end(Buffer.alloc(1_048_577, ' '));
-    },
-  });
-  t.ok((await errorOf(new Speechgate({ baseUrl }).models())) instanceof TooLargeError);
+  for (const [status, headers, body] of [
+    [200, { 'content-type': 'application/json', 'content-encoding': 'gzip' }, bomb],
+    [400, { 'content-type': 'audio/mpeg' }, Buffer.alloc(1_048_577, ' ')],
+  ] as const) {
+    const answer: RequestListener = (_request, response) => response.writeHead(status, headers).end(body);
+    const { baseUrl, open } = await start(t, { '/tts/models': answer });
+    t.ok((await errorOf(new Speechgate({ baseUrl }).models())) instanceof TooLargeError, String(status));
+    await until(() => open.count === 0);
+  }
 });
 
 test('streamed audio is limited by the length of its text', async (t) => {
@@ -105,31 +97,25 @@ test('streamed audio is limited by the length of its text', async (t) => {
   await until(() => open.count === 0);
 });
 
-for (const flow of ['direct', 'prepaid'] as const) {
-  test(`${flow}: audio is limited by the length of its text`, async (t) => {
-    const { baseUrl, open } = await start(t, { '/x402/tts': endless });
-    const error = await errorOf(new Speechgate({ baseUrl, timeoutMs: 0 }).resume(pendingOf(baseUrl, flow)));
-    t.ok(error instanceof OutcomeUnknownError, String(error));
-    t.ok(error.cause instanceof TooLargeError, String(error.cause));
-    await until(() => open.count === 0);
-  });
-}
+/** A refusal whose details link to audio that was charged. */
+const linked: RequestListener = ({ headers }, response) => {
+  const audio = `http://${headers.host}/tts/jobs/a/audio?sig=a`;
+  const details = { audio, payment: { state: 'charged', amountMicroUsd: 198 } };
+  const error = { code: 'PREPAID_NONCE_REPLAYED', message: 'no', details };
+  response.writeHead(409, { 'content-type': 'application/json' }).end(JSON.stringify({ error }));
+};
 
-test('audio behind a link is limited by the length of its text', async (t) => {
-  const { baseUrl, open } = await start(t, {
-    '/x402/tts': (_request, response) => {
-      const details = {
-        audio: `${baseUrl}/tts/jobs/a/audio?sig=a`,
-        payment: { state: 'charged', amountMicroUsd: 198 },
-      };
-      const error = { code: 'PREPAID_NONCE_REPLAYED', message: 'no', details };
-      response.writeHead(409, { 'content-type': 'application/json' }).end(JSON.stringify({ error }));
-    },
-    '/tts/jobs/a/audio': endless,
-  });
-  const error = await errorOf(new Speechgate({ baseUrl, timeoutMs: 0 }).resume(pendingOf(baseUrl, 'prepaid')));
-  t.ok(error.cause instanceof TooLargeError, String(error.cause));
-  await until(() => open.count === 0);
+test('audio of a wallet, also behind a link, is limited by the length of its text', async (t) => {
+  for (const [flow, speech] of [
+    ['direct', endless],
+    ['prepaid', endless],
+    ['prepaid', linked],
+  ] as const) {
+    const { baseUrl, open } = await start(t, { '/x402/tts': speech, '/tts/jobs/a/audio': endless });
+    const error = await errorOf(new Speechgate({ baseUrl, timeoutMs: 0 }).resume(pendingOf(baseUrl, flow)));
+    t.ok(error instanceof OutcomeUnknownError && error.cause instanceof TooLargeError, `${flow}: ${error.cause}`);
+    await until(() => open.count === 0);
+  }
 });
 
 test('audio that takes longer than an hour is aborted', async (t) => {
@@ -145,12 +131,9 @@ test('audio that takes longer than an hour is aborted', async (t) => {
   await assert.rejects(async () => reader?.read(), TooLargeError);
 });
 
-for (const [when, paths] of [
-  ['a running response', { '/tts': stuck }],
-  ['a response that has not begun', { '/tts': silent }],
-] as const) {
-  test(`an abort signal survives garbage collection: ${when}`, async (t) => {
-    const { baseUrl, open } = await start(t, paths);
+test('an abort signal survives garbage collection, before and within a response', async (t) => {
+  for (const answer of [stuck, silent]) {
+    const { baseUrl, open } = await start(t, { '/tts': answer });
     const client = new Speechgate({ baseUrl, pay: cardCredits('a') });
     const caller = new AbortController();
     const heard = client
@@ -165,5 +148,5 @@ for (const [when, paths] of [
     caller.abort();
     t.ok((await heard) instanceof Error);
     await until(() => open.count === 0);
-  });
-}
+  }
+});

@@ -14,12 +14,9 @@ import {
 } from '../../../src/callers/client/index.ts';
 import type { SigningKey } from '../../../src/config/signing-keys.ts';
 import { countingWallet, errorOf, pinsOf } from '../../support/client.ts';
-import { startGateway } from '../../support/gateway.ts';
 import { startPrepaidGateway } from '../../support/prepaid.ts';
 import { changed, ofChallenge, ofMetadata, startTamperingProxy, type Tamper } from '../../support/tampering-proxy.ts';
 
-const tamperedChallenger = await startTamperingProxy(t);
-const challengingGateway = await startGateway(t, { BASE_URL: tamperedChallenger.url });
 const HELLO = { text: 'Hello world' };
 const proxy = await startTamperingProxy(t);
 const gateway = await startPrepaidGateway(t, { BASE_URL: proxy.url });
@@ -38,7 +35,7 @@ const says =
     proxied.headers.set('content-type', 'application/json');
   };
 
-const GARBAGE: readonly unknown[] = [null, 5, 'a', true, [], [null], {}, { models: null }, { models: [null] }];
+const GARBAGE: readonly unknown[] = [null, 5, [], [null], {}, { models: null }, { models: [null] }];
 
 /** What is read, and where. */
 const READINGS: readonly (readonly [what: string, path: string, read: () => Promise<unknown>])[] = [
@@ -54,40 +51,31 @@ const READINGS: readonly (readonly [what: string, path: string, read: () => Prom
   ['feedback', '/feedback/challenge', () => payer.feedback(wallet, { message: 'a', category: 'bug' })],
 ];
 
-for (const [what, path, read] of READINGS) {
-  test(`a garbage response for ${what} is a typed error`, async (t) => {
+test('a garbage response to what is read is a typed error', async (t) => {
+  for (const [what, path, read] of READINGS) {
     for (const json of GARBAGE) {
       proxy.tamper = says(path, json);
       const error = await errorOf(read());
-      t.ok(error instanceof SpeechgateError, `${JSON.stringify(json)}: ${error.stack}`);
+      t.ok(error instanceof SpeechgateError, `${what}, ${JSON.stringify(json)}: ${error.stack}`);
     }
-    proxy.tamper = undefined;
-  });
-}
-
-test('an invalid amount is refused with the name of its member', async (t) => {
-  for (const amount of [null, -1, 1.5, '5', 1e300, {}]) {
+  }
+  for (const amount of [null, -1, 1.5, '5', 1e300]) {
     proxy.tamper = (proxied, path) => {
       if (path.startsWith('/credits/')) changed(proxied.json, 'balanceMicroUsd', amount);
     };
-    const error = await errorOf(card.balance());
-    t.ok(error instanceof UntrustedError, String(error));
-    t.match(error.message, /balanceMicroUsd is not an amount/);
+    t.match((await errorOf(card.balance())).message, /balanceMicroUsd is not an amount/);
   }
+  proxy.tamper = undefined;
 });
-
-const NOTHING_SIGNED = 'Nothing was signed';
 
 test('feedback signs only the message that the client builds itself', async (t) => {
   const signer = countingWallet(privateKeyToAccount(generatePrivateKey()));
   const feedback = { message: 'a', category: 'bug' } as const;
   const other = { ...feedback, message: 'b' };
   const tampers: readonly ((text: string) => string)[] = [
-    () => 'I own this wallet, says b.example',
     () => 'Sign this message to send your feedback of another kind',
     (text) => `${text}\nI owe you everything.`,
     (text) => text.replace('It costs nothing and authorizes no payment.', 'I agree.'),
-    (text) => text.replace(/ feedback to .*\./, ' feedback to a.\n\nAnd I owe you everything.'),
     (text) => text.replace(proxy.url, 'https://bank.example'),
     (text) => text.replace('Category: bug', 'Category: other'),
     (text) => text.replace(/0x[0-9a-f]{40}/, `0x${'1'.repeat(40)}`),
@@ -100,7 +88,7 @@ test('feedback signs only the message that the client builds itself', async (t) 
     };
     const error = await errorOf(payer.feedback(signer, feedback));
     t.ok(error instanceof UntrustedError && error.reason === 'wrong_message', String(error));
-    t.ok(error.message.includes(NOTHING_SIGNED));
+    t.match(error.message, /Nothing was signed/);
   }
   proxy.tamper = (proxied, path) => {
     if (path === '/feedback/challenge') proxied.json.nonce = 'a\nb';
@@ -112,14 +100,8 @@ test('feedback signs only the message that the client builds itself', async (t) 
   t.equal(signer.signed, 1);
 });
 
-for (const [what, link] of [
-  ['another scheme', 'x:.evil.example/a'],
-  ['another scheme with a path', 'data:@evil.example/a'],
-  ['no link', 'a'],
-  ['nothing', null],
-  ['an object', {}],
-] as const) {
-  test(`audio is fetched only from the origin of the service: ${what}`, async (t) => {
+test('audio is fetched only from the origin of the service', async (t) => {
+  for (const link of ['x:.evil.example/a', 'data:@evil.example/a', 'a', null, {}]) {
     const asked: string[] = [];
     const send: typeof fetch = (request, init) => {
       asked.push(new URL((request as Request).url).origin);
@@ -131,27 +113,20 @@ for (const [what, link] of [
     };
     const client = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account), timeoutMs: 0, fetch: send });
     t.ok((await errorOf(client.speak(HELLO, { durable: true }))) instanceof SpeechgateError);
-    t.strictSame([...new Set(asked)], [proxy.url]);
-  });
-}
+    t.strictSame([...new Set(asked)], [proxy.url], String(link));
+  }
+});
 
-tamperedChallenger.target = challengingGateway.url;
-const [current] = challengingGateway.config.signingKeys as [SigningKey];
+const [current] = gateway.config.signingKeys as [SigningKey];
 const OTHER = '0x00000000000000000000000000000000000000b2';
 const newWallet = () => countingWallet(privateKeyToAccount(generatePrivateKey()));
-/** A client of the gateway whose challenges are tampered with. */
 const challenged = (pay?: PaymentWay, options: Partial<SpeechgateOptions> = {}) =>
-  new Speechgate({
-    baseUrl: tamperedChallenger.url,
-    trust: pinsOf(challengingGateway),
-    ...(pay && { pay }),
-    ...options,
-  });
+  new Speechgate({ baseUrl: proxy.url, trust: pinsOf(gateway), ...(pay && { pay }), ...options });
 
 /** Refused for this reason, with nothing signed and no payment sent. */
 async function assertRefused(tamper: Tamper, reason: string, quoteFirst = false): Promise<void> {
-  tamperedChallenger.tamper = tamper;
-  tamperedChallenger.requestedPaths.length = 0;
+  proxy.tamper = tamper;
+  proxy.requestedPaths.length = 0;
   const wallet = newWallet();
   const client = challenged(directX402(wallet, { quoteFirst }));
   const isUntrusted = (error: unknown) => error instanceof UntrustedError && error.reason === reason;
@@ -162,25 +137,19 @@ async function assertRefused(tamper: Tamper, reason: string, quoteFirst = false)
 
 const LIES: readonly (readonly [what: string, reason: string, path: string, value: unknown])[] = [
   ['another payee', 'wrong_payee', 'accepts.0.payTo', OTHER],
-  ['no payee', 'wrong_payee', 'accepts.0.payTo', undefined],
   ['another network', 'wrong_network', 'accepts.0.network', 'eip155:1'],
   ['another asset', 'wrong_asset', 'accepts.0.asset', OTHER],
   ['a higher price', 'wrong_price', 'accepts.0.amount', '100001'],
   ['a lower price', 'wrong_price', 'accepts.0.amount', '1'],
-  ['no price', 'wrong_price', 'accepts.0.amount', undefined],
   ['another scheme', 'wrong_scheme', 'accepts.0.scheme', 'upto'],
   ['another token name', 'wrong_domain', 'accepts.0.extra.name', 'Other Coin'],
   ['another kind of transfer', 'wrong_domain', 'accepts.0.extra.assetTransferMethod', 'permit2'],
   ['no token domain', 'wrong_domain', 'accepts.0.extra', undefined],
   ['a year to settle', 'wrong_timeout', 'accepts.0.maxTimeoutSeconds', 31_536_000],
   ['another resource', 'wrong_origin', 'resource.url', 'http://b.example/x402/tts'],
-  ['no resource', 'wrong_origin', 'resource', undefined],
   ['another version', 'malformed', 'x402Version', 1],
   ['no offer', 'malformed', 'accepts', []],
-  ['no list of offers', 'malformed', 'accepts', {}],
   ['no payment identifier', 'malformed', 'extensions', {}],
-  ['no extensions', 'malformed', 'extensions', null],
-  ['an invalid payment identifier', 'malformed', 'extensions.payment-identifier', null],
   ['a payment identifier without info', 'malformed', 'extensions.payment-identifier.info', []],
   ['a payment identifier of another form', 'malformed', 'extensions.payment-identifier.schema', { const: 'a' }],
   [
@@ -190,7 +159,6 @@ const LIES: readonly (readonly [what: string, reason: string, path: string, valu
     'pay_0123456789abcdef',
   ],
   ['a null offer', 'malformed', 'accepts', [null]],
-  ['null instead of offers', 'malformed', 'accepts', null],
   ['a null resource', 'wrong_origin', 'resource', null],
 ];
 
@@ -209,7 +177,7 @@ test('a challenge that differs from the signed terms is refused before signing',
       'malformed',
     ),
   );
-  for (const header of ['junk', 'bnVsbA==', 'W10=', 'NQ==']) {
+  for (const header of ['junk', 'bnVsbA==']) {
     await t.test(`an unreadable challenge: ${header}`, () =>
       assertRefused(({ status, headers }) => {
         if (status === 402) headers.set('payment-required', header);
@@ -225,7 +193,7 @@ test('a payment signs only the payment-identifier extension of a challenge', asy
     changed(challenge, 'accepts.0.note', 'a');
     return changed(challenge, 'memo', 'a');
   });
-  tamperedChallenger.tamper = (proxied, path, headers) => {
+  proxy.tamper = (proxied, path, headers) => {
     const payment = headers['payment-signature'];
     if (payment !== undefined) signed = JSON.parse(`${Buffer.from(payment, 'base64')}`);
     added(proxied, path, headers);
@@ -244,7 +212,6 @@ test('a quote must match the signed terms, and a challenge must match its quote'
   const tampers: readonly (readonly [what: string, reason: string, path: string, value: unknown])[] = [
     ['a higher price', 'wrong_price', 'amountMicroUsd', 199],
     ['another payee', 'wrong_payee', 'payTo', OTHER],
-    ['another network', 'wrong_network', 'network', 'eip155:1'],
     ['another model', 'wrong_price', 'model', 'provider-a/tts-1-hd'],
     ['another text', 'wrong_price', 'textSha256', '0'.repeat(64)],
   ];
@@ -254,7 +221,7 @@ test('a quote must match the signed terms, and a challenge must match its quote'
     };
     await t.test(what, async (t) => {
       await assertRefused(tamper, reason, true);
-      t.ok(!tamperedChallenger.requestedPaths.includes('/x402/tts'));
+      t.ok(!proxy.requestedPaths.includes('/x402/tts'));
       await assert.rejects(challenged().quote(HELLO), UntrustedError);
     });
   }
@@ -268,7 +235,7 @@ test('a quote must match the signed terms, and a challenge must match its quote'
 });
 
 test('a retiring payee is paid only where the quote names it', async (t) => {
-  tamperedChallenger.tamper = undefined;
+  proxy.tamper = undefined;
   const wallet = newWallet();
   // By the time of the challenge the metadata shows another current payee.
   let isQuoted = false;
@@ -284,7 +251,7 @@ test('a retiring payee is paid only where the quote names it', async (t) => {
     }
     return { ...rest, payload };
   }, current);
-  tamperedChallenger.tamper = (proxied, path, headers) => {
+  proxy.tamper = (proxied, path, headers) => {
     if (path === '/x402/tts') isQuoted = true;
     rotates(proxied, path, headers);
   };
@@ -308,7 +275,7 @@ test('prepaid requests are signed with the chain and scheme of the metadata', as
   ];
   for (const [reason, path, value] of tampers) {
     await t.test(path, async (t) => {
-      tamperedChallenger.tamper = ofMetadata((document) => changed(document, path, value), current);
+      proxy.tamper = ofMetadata((document) => changed(document, path, value), current);
       const wallet = newWallet();
       const isUntrusted = (error: unknown) => error instanceof UntrustedError && error.reason === reason;
       await assert.rejects(challenged(prepaid(wallet)).speak(HELLO), isUntrusted);
@@ -318,7 +285,7 @@ test('prepaid requests are signed with the chain and scheme of the metadata', as
 });
 
 test('a wallet signs nothing for a service without a pinned key', async (t) => {
-  tamperedChallenger.tamper = undefined;
+  proxy.tamper = undefined;
   const wallet = newWallet();
   for (const pay of [directX402(wallet), prepaid(wallet)]) {
     const client = challenged(pay, { trust: [] });
@@ -329,9 +296,9 @@ test('a wallet signs nothing for a service without a pinned key', async (t) => {
 });
 
 test('a redirect is not followed, and nothing is signed', async (t) => {
-  tamperedChallenger.tamper = (proxied, path) => {
+  proxy.tamper = (proxied, path) => {
     if (path !== '/x402/tts') return;
-    proxied.headers.set('location', challengingGateway.url + path);
+    proxied.headers.set('location', gateway.url + path);
     Object.assign(proxied, { status: 307 });
   };
   const wallet = newWallet();

@@ -299,7 +299,6 @@ async function changedCatalog(t: Test, change: (model: Record<string, unknown>) 
 
 /** What the service is started with again, once answers were lost. */
 const RESTARTS: Readonly<Record<string, (t: Test) => Promise<Record<string, string>>>> = {
-  'the same settings': async () => ({}),
   'another quote secret, default voice, price and payee': async (t) => ({
     QUOTE_SECRET: `another quote secret ${randomUUID()}`,
     X402_PAY_TO: '0x00000000000000000000000000000000000000a1',

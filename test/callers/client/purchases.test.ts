@@ -20,7 +20,6 @@ import {
 import { testChain, wallet } from '../../support/chain.ts';
 import { errorOf, listening, pinsOf, prepaidCaller, recordingBudget, startPaidGateway } from '../../support/client.ts';
 import { startCuttingProxy } from '../../support/cutting-proxy.ts';
-import { mineSteadily } from '../../support/deposit.ts';
 import { startPrepaidGateway, withCredential } from '../../support/prepaid.ts';
 import { silentMp3, silentWav } from '../../support/silent-audio.ts';
 import { ControlledStream, mp3, openAiError, tooManyRequests } from '../../support/stub-upstream.ts';
@@ -36,39 +35,20 @@ const AUDIO = new Uint8Array(silentMp3(1000));
 
 test('direct: each request makes one payment on chain, with or without a quote', { skip }, async (t) => {
   const gateway = await startPaidGateway(t, chain);
+  const { budget, told } = recordingBudget();
+  const options = { baseUrl: gateway.url, trust: pinsOf(gateway), budget };
   const payer = await wallet(chain.client, 1_000_000n);
   for (const [paid, quoteFirst] of [false, true].entries()) {
-    const pay = directX402(payer, { quoteFirst });
-    const speech = await new Speechgate({ baseUrl: gateway.url, pay, trust: pinsOf(gateway) }).speak(ORDER);
+    const speech = await new Speechgate({ ...options, pay: directX402(payer, { quoteFirst }) }).speak(ORDER);
     t.strictSame(await speech.bytes(), AUDIO);
     t.equal(speech.receipt.chargedMicroUsd, PRICE);
     t.match(speech.receipt.transaction ?? '', /^0x[0-9a-f]{64}$/);
     t.equal(await timesPaid(chain, payer), paid + 1);
   }
-});
-
-test('R23: a refused direct payment stays reserved, since it may still settle', { skip }, async (t) => {
-  const gateway = await startPaidGateway(t, chain);
-  const poor = await wallet(chain.client, PRICE - 1n);
-  const { budget, told } = recordingBudget();
-  const client = new Speechgate({ baseUrl: gateway.url, pay: directX402(poor), trust: pinsOf(gateway), budget });
-  t.ok((await errorOf(client.speak(ORDER))) instanceof PaymentRequiredError);
-  t.strictSame(told, [`reserve direct ${PRICE}`, 'record speech']);
-});
-
-test('prepaid: a deposit pays for speech and shows in the balance', { skip }, async (t) => {
-  const gateway = await startPaidGateway(t, chain);
-  const payer = await wallet(chain.client, 1_000_000n);
-  const client = new Speechgate({ baseUrl: gateway.url, pay: prepaid(payer), trust: pinsOf(gateway) });
-  t.equal((await client.balance()).balanceMicroUsd, 0n);
-  const stop = mineSteadily(t, chain);
-  const deposit = await client.deposit(100_000n);
-  stop();
-  t.equal(deposit.balanceMicroUsd, 100_000n);
-  const speech = await client.speak(ORDER);
-  t.strictSame(await speech.bytes(), AUDIO);
-  t.strictSame([speech.receipt.chargedMicroUsd, speech.receipt.balanceMicroUsd], [PRICE, 100_000n - PRICE]);
-  t.equal((await client.balance()).balanceMicroUsd, 100_000n - PRICE);
+  told.length = 0;
+  const poor = new Speechgate({ ...options, pay: directX402(await wallet(chain.client, PRICE - 1n)) });
+  t.ok((await errorOf(poor.speak(ORDER))) instanceof PaymentRequiredError);
+  t.strictSame(told, [`reserve direct ${PRICE}`, 'record speech'], 'R23: a refused payment may still settle');
 });
 
 const HELLO = { text: 'Hello world' };
@@ -93,15 +73,6 @@ test('parallel purchases stay within the caps', async (t) => {
   const ends = await Promise.allSettled(Array.from({ length: 8 }, () => client.speak(HELLO)));
   t.equal(ends.filter(({ status }) => status === 'fulfilled').length, 3);
   t.equal(await balance(), 1_000_000n - 3n * PRICE);
-});
-
-test('a budget reserves before signing, records before sending, then settles', async (t) => {
-  const { budget, told } = recordingBudget();
-  const { client } = await prepaidCaller(gateway, { budget });
-  await client.speak(HELLO);
-  await errorOf(client.speak({ ...HELLO, voice: 'provider-a_none' }));
-  const bought = [`reserve prepaid ${PRICE}`, 'record speech', `settle ${PRICE}`];
-  t.strictSame(told, [...bought, `reserve prepaid ${PRICE}`, 'record speech', 'settle 0']);
 });
 
 test('R1: a client reserves the price of UTF-16 code units, not of bytes', async (t) => {
@@ -135,18 +106,14 @@ test('error classes carry the code and details of the service', async (t) => {
   t.ok(invalid instanceof InvalidRequestError);
   t.strictSame([invalid.status, invalid.code, invalid.details?.field], [400, 'INVALID_SPEED', 'speed']);
   t.match(invalid.traceId, /^[0-9a-f-]{36}$/);
-  t.equal(invalid.name, 'InvalidRequestError');
-  const poor = new Speechgate({ baseUrl: gateway.url, pay: cardCredits('3b241101-e2bb-4255-8caf-4136c566a962') });
-  const unpaid = await errorOf(poor.speak(HELLO));
-  t.ok(unpaid instanceof PaymentRequiredError);
-  t.strictSame([unpaid.topUpUrl, unpaid.missingMicroUsd], [`${gateway.url}/top-up?amount=500`, PRICE]);
   const pay = prepaid(privateKeyToAccount(generatePrivateKey()));
   const short = await errorOf(new Speechgate({ baseUrl: gateway.url, pay, trust: pinsOf(gateway) }).speak(HELLO));
   t.ok(short instanceof PaymentRequiredError);
   t.strictSame([short.details?.reason, short.topUpUrl, short.missingMicroUsd], ['never_deposited', null, PRICE]);
   upstream.mode = tooManyRequests('30');
-  const impatient = new Speechgate({ baseUrl: gateway.url, pay: cardCredits(account), timeoutMs: 1000 });
-  const busy = await errorOf(impatient.speak(HELLO));
+  const busy = await errorOf(
+    new Speechgate({ baseUrl: gateway.url, pay: cardCredits(account), timeoutMs: 1000 }).speak(HELLO),
+  );
   t.ok(busy instanceof ServiceUnavailableError);
   t.strictSame([busy.code, busy.retryAfterSeconds], ['TTS_UNAVAILABLE', 30]);
   upstream.mode = mp3();

@@ -9,7 +9,6 @@ import { Catalog } from '../../../src/callers/client/catalog.ts';
 import {
   cardCredits,
   directX402,
-  type PendingPurchase,
   type PinnedKey,
   prepaid,
   Speechgate,
@@ -55,36 +54,6 @@ test('a quote request sends the length and digest of the text, never the text', 
   t.ok(!bodies.some((body) => body.includes('Osten')));
 });
 
-test('models and voices are those of the catalog', async (t) => {
-  const client = new Speechgate({ baseUrl });
-  const { models, defaultModel } = await client.models();
-  const ids = models.map(({ id }) => id);
-  t.strictSame(ids, ['provider-a/tts-1', 'provider-a/tts-1-hd']);
-  const { model, voices } = await client.voices();
-  t.equal(model, defaultModel);
-  t.ok(voices.length > 0);
-  t.equal((await client.voices('provider-a/tts-1-hd')).model, 'provider-a/tts-1-hd');
-});
-
-test('card: the client returns the top-up link and the account status', async (t) => {
-  const account = await gateway.fund(500);
-  const client = new Speechgate({ baseUrl, pay: cardCredits(account) });
-  t.equal(client.topUpLink(), `${baseUrl}/top-up`);
-  t.equal(client.topUpLink({ amountCents: 700, account }), `${baseUrl}/top-up?amount=700&account=${account}`);
-  t.equal((await client.topUpStatus(account)).status, 'active');
-  t.equal((await client.topUpStatus('3b241101-e2bb-4255-8caf-4136c566a962')).status, 'not_found');
-  t.equal((await client.balance()).balanceMicroUsd, 5_000_000n);
-});
-
-test('feedback is signed by the wallet, and received', async (t) => {
-  const wallet = countingWallet(privateKeyToAccount(generatePrivateKey()));
-  const client = new Speechgate({ baseUrl });
-  const feedback = { message: 'The voices are fine. ', category: 'other', details: { agent: 'a test' } } as const;
-  const { feedbackId, notification } = await client.feedback(wallet, feedback);
-  t.match(feedbackId, /^[0-9a-f-]{36}$/);
-  t.strictSame([notification, wallet.signed], ['not_configured', 1]);
-});
-
 test('a call that the way to pay does not allow is a typed error', async (t) => {
   const client = new Speechgate({ baseUrl });
   await assert.rejects(client.speak({ text: 'Hello world' }), SpeechgateError);
@@ -97,13 +66,11 @@ test('a call that the way to pay does not allow is a typed error', async (t) => 
 test('plain http is refused for other machines unless it is allowed', async (t) => {
   for (const [url, isAllowed, isTaken] of [
     ['https://speech.example', false, true],
-    ['http://127.0.0.1:8080', false, true],
     ['http://127.9.9.9', false, true],
     ['http://localhost:8080', false, true],
     ['http://[::1]:8080', false, true],
     ['http://speech.example', false, false],
     ['http://10.0.0.1', false, false],
-    ['http://gateway:8080', false, false],
     ['http://localhost.example', false, false],
     ['http://127.0.0.1.example', false, false],
     ['http://[::ffff:10.0.0.1]', false, false],
@@ -114,14 +81,6 @@ test('plain http is refused for other machines unless it is allowed', async (t) 
     if (isTaken) t.doesNotThrow(open, url);
     else t.throws(open, TypeError, url);
   }
-});
-
-test('an unreachable service and a failing service are different errors', async (t) => {
-  await t.rejects(new Speechgate({ baseUrl: 'http://127.0.0.1:1' }).models(), { name: 'UnreachableError' });
-  proxy.tamper = (proxied) => void Object.assign(proxied, { status: 503, json: { anything: 'else' } });
-  const error = await new Speechgate({ baseUrl }).models().catch((error) => error);
-  proxy.tamper = undefined;
-  t.strictSame([error.name, error.status, error.code], ['ServiceUnavailableError', 503, 'UNKNOWN']);
 });
 
 const METADATA = '/.well-known/x402-service-metadata';
@@ -136,6 +95,7 @@ const reasonOf = (promise: Promise<unknown>) =>
     () => 'none',
     (error) => (error instanceof UntrustedError ? error.reason : Promise.reject(error)),
   );
+
 test('metadata signed by a pinned key is accepted and cached until it expires', async (t) => {
   proxy.tamper = undefined;
   proxy.requestedPaths.length = 0;
@@ -151,11 +111,7 @@ test('metadata signed by a pinned key is accepted and cached until it expires', 
 const LIES: readonly (readonly [what: string, reason: string, path: string, value: unknown, key?: SigningKey])[] = [
   ['no document', 'malformed', 'payload', null],
   ['another payee', 'wrong_signature', 'payload.payment.payees', []],
-  ['another network', 'wrong_signature', 'payload.payment.network', 'eip155:1'],
-  ['another asset', 'wrong_signature', 'payload.payment.asset.address', '0x0'],
-  ['another price', 'wrong_signature', 'payload.pricing.models', []],
   ['an extended validity', 'wrong_signature', 'payload.validity.validUntil', later(2 * MINUTE)],
-  ['another key', 'wrong_signature', 'payload.trust.keys', []],
   ['an unknown key', 'wrong_key', 'payload.service.name', 'a', stranger],
   [
     'an unknown key under a known key id',
@@ -199,10 +155,13 @@ test('invalid metadata is refused before any request or signature', async (t) =>
   }
 });
 
-test('an expired pinned key is not trusted', async (t) => {
+test('a pinned key is trusted until its pinned expiry, also if the metadata names none', async (t) => {
   proxy.tamper = undefined;
   t.equal(await reasonOf(open([{ ...pin, validUntil: later(-1) }]).metadata()), 'expired_key');
-  t.equal(await reasonOf(open([{ ...pin, validUntil: later(MINUTE) }]).metadata()), 'none');
+  const validUntil = later(MINUTE);
+  const client = open([{ ...pin, validUntil }]);
+  await client.metadata();
+  t.equal(client.trustedKeys.find(({ keyId }) => keyId === pin.keyId)?.validUntil, validUntil);
 });
 
 /** The metadata ends a moment after it was read, so that the next call reads it again. */
@@ -247,14 +206,6 @@ test('a retiring key cannot extend itself, and cannot withdraw or name other key
   t.equal(await reasonOf(client.metadata()), 'none');
 });
 
-test('a pinned expiry is kept even if the metadata names none', async (t) => {
-  proxy.tamper = undefined;
-  const validUntil = later(MINUTE);
-  const client = open([{ ...pin, validUntil }]);
-  await client.metadata();
-  t.equal(client.trustedKeys.find(({ keyId }) => keyId === pin.keyId)?.validUntil, validUntil);
-});
-
 test('replayed older metadata is refused, even with a trusted signature', async (t) => {
   const old = (await (await fetch(proxy.target + METADATA)).json()) as SignedServiceMetadata;
   old.payload.validity = { issuedAt: later(-MINUTE), validFrom: later(-MINUTE), validUntil: later(10 * MINUTE) };
@@ -279,29 +230,20 @@ const reading = (limits: unknown) => {
 };
 
 test('a client waits 30 s longer than the service, and at least two minutes', async (t) => {
-  const cases: readonly [limits: unknown, ms: number][] = [
-    [{ speechTimeoutSeconds: 600 }, 630_000],
-    [{ speechTimeoutSeconds: 45 }, 120_000],
-    [{ speechTimeoutSeconds: '600' }, 120_000],
-    [{ speechTimeoutSeconds: -1 }, 120_000],
-    [{ speechTimeoutSeconds: 1e9 }, 120_000],
-    [{}, 120_000],
-    [undefined, 120_000],
+  const cases: readonly [limits: unknown, ms: number, reads: number][] = [
+    [{ speechTimeoutSeconds: 600 }, 630_000, 1],
+    [{ speechTimeoutSeconds: 45 }, 120_000, 1],
+    [{ speechTimeoutSeconds: '600' }, 120_000, 2],
+    [{ speechTimeoutSeconds: -1 }, 120_000, 2],
+    [{ speechTimeoutSeconds: 1e9 }, 120_000, 2],
+    [undefined, 120_000, 2],
   ];
-  for (const [limits, ms] of cases)
-    t.equal(await reading(limits).catalog.speechTimeoutMs(undefined), ms, JSON.stringify(limits));
-});
-
-test('the timeout of the service is read once, and again only after a failure', async (t) => {
-  const told = reading({ speechTimeoutSeconds: 600 });
-  for (let read = 0; read < 3; read += 1) await told.catalog.speechTimeoutMs(undefined);
-  t.equal(told.asked(), 1);
-  const silent = reading(undefined);
-  for (let read = 0; read < 2; read += 1) await silent.catalog.speechTimeoutMs(undefined);
-  t.equal(silent.asked(), 2);
-});
-
-test("a client waits longer than its gateway's SPEECH_TIMEOUT_MS", async (t) => {
+  for (const [limits, ms, reads] of cases) {
+    const { catalog, asked } = reading(limits);
+    for (let read = 0; read < 2; read += 1)
+      t.equal(await catalog.speechTimeoutMs(undefined), ms, JSON.stringify(limits));
+    t.equal(asked(), reads, 'it is read again only after a failure');
+  }
   const gateway = await startGateway(t, { SPEECH_TIMEOUT_MS: '300500' });
   t.equal(await new Catalog(openApi(gateway.url, boundedResponse)).speechTimeoutMs(undefined), 331_000);
 });
@@ -313,15 +255,12 @@ const OPTIONS = { baseUrl: 'https://speech.example', pay: cardCredits('a') };
 // biome-ignore lint/suspicious/noExplicitAny: callers without types give anything.
 const openWith = (options: any) => new Speechgate({ ...OPTIONS, ...options });
 
-for (const name of ['maxPerRequestMicroUsd', 'maxTotalMicroUsd']) {
-  test(`a client refuses a ${name} that is not an amount`, async (t) => {
+test('a client refuses caps that are no amounts, unknown options and invalid values', async (t) => {
+  for (const name of ['maxPerRequestMicroUsd', 'maxTotalMicroUsd']) {
     for (const value of NO_AMOUNTS)
       t.throws(() => openWith({ [name]: value }), { name: 'TypeError', message: new RegExp(name) });
     openWith({ [name]: 0n });
-  });
-}
-
-test('a client refuses unknown options and invalid values', async (t) => {
+  }
   for (const options of [
     { maxPerRequest: 5n },
     { MaxTotalMicroUsd: 5n },
@@ -331,48 +270,33 @@ test('a client refuses unknown options and invalid values', async (t) => {
     { pay: 'card' },
     { trust: 'key' },
     { budget: 5n },
-    { timeoutMs: Number.NaN },
     { timeoutMs: -1 },
     { fetch: 'fetch' },
   ]) {
     t.throws(() => openWith(options), TypeError, Object.keys(options).join());
   }
-  t.throws(() => openWith({ maxTotalMicroUsd: -1n }), { message: 'maxTotalMicroUsd must be a bigint from 0.' });
 });
 
-test('a cap inherited from a prototype applies', async (t) => {
-  const options = Object.create({ ...OPTIONS, maxPerRequestMicroUsd: 1n, fetch: catalogOnly });
-  await t.rejects(new Speechgate(options).speak({ text: 'Hello world' }), { name: 'OverCapError' });
+test('a cap of a prototype applies, and a later change of the options does not', async (t) => {
+  const own = { ...OPTIONS, maxPerRequestMicroUsd: 1n, fetch: async () => Response.json(ONE_MODEL) };
+  const clients = [own, Object.create(own)].map((options) => new Speechgate(options));
+  own.maxPerRequestMicroUsd = 1_000_000n;
+  for (const client of clients) await t.rejects(client.speak({ text: 'Hello world' }), { name: 'OverCapError' });
 });
 
-test('changing the options object later does not change the cap', async (t) => {
-  const options = { ...OPTIONS, maxPerRequestMicroUsd: 1n, fetch: catalogOnly };
-  const client = new Speechgate(options);
-  options.maxPerRequestMicroUsd = 1_000_000n;
-  await t.rejects(client.speak({ text: 'Hello world' }), { name: 'OverCapError' });
-});
-
-test('a purchase refuses an invalid cap and unknown options', async (t) => {
-  const client = openWith({});
-  for (const value of NO_AMOUNTS) {
-    // biome-ignore lint/suspicious/noExplicitAny: callers without types give anything.
-    const options: any = { maxMicroUsd: value };
-    await t.rejects(client.speak({ text: 'a' }, options), { name: 'TypeError', message: /maxMicroUsd/ });
-  }
+test('a purchase, a deposit and a budget refuse invalid amounts and unknown options', async (t) => {
   // biome-ignore lint/suspicious/noExplicitAny: callers without types give anything.
-  const misspelt: any = { maxMicroUSD: 5n };
-  await t.rejects(client.speak({ text: 'a' }, misspelt), { name: 'TypeError', message: /maxMicroUSD/ });
-  // biome-ignore lint/suspicious/noExplicitAny: callers without types give anything.
-  await t.rejects(client.deposit(5 as any), { name: 'TypeError' });
-});
-
-test('a budget refuses invalid limits and unknown options', async (t) => {
+  const client: any = openWith({});
   const path = await budgetPath(t);
-  for (const name of ['perCallMicroUsd', 'perDayMicroUsd', 'totalMicroUsd'])
-    for (const value of NO_AMOUNTS)
+  for (const value of NO_AMOUNTS) {
+    await t.rejects(client.speak({ text: 'a' }, { maxMicroUsd: value }), { name: 'TypeError', message: /maxMicroUsd/ });
+    for (const name of ['perCallMicroUsd', 'perDayMicroUsd', 'totalMicroUsd'])
       await t.rejects(openFileBudget(path, { [name]: value }), { name: 'TypeError', message: new RegExp(name) });
-  // biome-ignore lint/suspicious/noExplicitAny: callers without types give anything.
-  await t.rejects(openFileBudget(path, { perDay: 5n } as any), { name: 'TypeError', message: /perDay/ });
+  }
+  await t.rejects(client.speak({ text: 'a' }, { maxMicroUSD: 5n }), { name: 'TypeError', message: /maxMicroUSD/ });
+  await t.rejects(client.deposit(5), { name: 'TypeError' });
+  const misspelt: object = { perDay: 5n };
+  await t.rejects(openFileBudget(path, misspelt), { name: 'TypeError', message: /perDay/ });
 });
 
 test('the card client refuses wallets, their purchases and pinned keys, and sends nothing', async (t) => {
@@ -394,23 +318,13 @@ test('the card client refuses wallets, their purchases and pinned keys, and send
   const pinned: object = { trust: pinsOf(gateway) };
   t.throws(() => new CardClient({ ...options, ...pinned }), { name: 'TypeError', message: /no option trust/ });
   const client = new CardClient(options);
-  const [speech, deposit] = (['/x402/tts', '/x402/deposit'] as const).map(
-    (target): PendingPurchase => ({
-      flow: 'direct',
-      kind: target === '/x402/tts' ? 'speech' : 'deposit',
-      identifier: 'pay_0123456789abcdef',
-      baseUrl,
-      method: 'POST',
-      target,
-      headers: {},
-      body: '{}',
-      maxMicroUsd: '18',
-      expiresAt: 1,
-    }),
-  ) as [PendingPurchase, PendingPurchase];
-  for (const pending of [speech, deposit])
-    await t.rejects(client.resume(pending), { name: 'SpeechgateError', message: /`\/x402`/ });
+  for (const [kind, target] of [
+    ['speech', '/x402/tts'],
+    ['deposit', '/x402/deposit'],
+  ] as const) {
+    const pending = { flow: 'direct', kind, target, baseUrl, method: 'POST', headers: {}, body: '{}' } as const;
+    const payment = { identifier: 'pay_0123456789abcdef', maxMicroUsd: '18', expiresAt: 1 };
+    await t.rejects(client.resume({ ...pending, ...payment }), { name: 'SpeechgateError', message: /`\/x402`/ });
+  }
   t.strictSame([asked.length, wallet.signed], [0, 0]);
 });
-
-const catalogOnly = async () => Response.json(ONE_MODEL);
