@@ -14,11 +14,7 @@ export interface CommandRun {
 }
 
 /** Runs a command with nothing in its environment but what is given, and nobody at a terminal. */
-export const speechgate = (env: Record<string, string>, ...args: string[]): Promise<CommandRun> =>
-  speechgateReading('', env, ...args);
-
-/** Runs it with this on its standard input. */
-export function speechgateReading(input: string, env: Record<string, string>, ...args: string[]): Promise<CommandRun> {
+export function speechgate(env: Record<string, string>, ...args: string[]): Promise<CommandRun> {
   const { PATH = '', HOME = '' } = process.env;
   const [node = '', ...program] = programCommand('src/speechgate.ts', ...args);
   return new Promise((resolve) => {
@@ -32,6 +28,6 @@ export function speechgateReading(input: string, env: Record<string, string>, ..
       },
     );
     // A command that does not read it may have ended by then.
-    child.stdin?.on('error', () => undefined).end(input);
+    child.stdin?.on('error', () => undefined).end();
   });
 }

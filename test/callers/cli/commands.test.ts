@@ -11,7 +11,7 @@ import { callerCommand, startCallerCommand } from '../../support/caller-command.
 import { startChild } from '../../support/child.ts';
 import { testDatabase } from '../../support/database.ts';
 import { sandboxFolder } from '../../support/sandbox-folder.ts';
-import { type CommandRun, speechgate, speechgateReading } from '../../support/speechgate.ts';
+import { type CommandRun, speechgate } from '../../support/speechgate.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { until } from '../../support/until.ts';
 
@@ -66,34 +66,26 @@ test('the caller commands work end to end on one sandbox', {
   });
 
   await t.test('free commands print text for people and JSON for programs', async (t) => {
-    const [models, voices, quote, metadata, piped] = await Promise.all([
+    const [models, voices, quote, metadata, piped, masked, shown] = await Promise.all([
       callerCommand(env, 'models'),
-      callerCommand(env, 'voices', '--json'),
-      startCallerCommand(env, ['quote', '-', '--json'], ' Hello world\n').ended,
+      callerCommand(env, 'voices', '--model', 'tts-1-hd', '--json'),
+      startCallerCommand(env, ['quote', '-', '--json', '--model', 'TTS-1-HD', '--voice', 'nova'], ' Hello world\n')
+        .ended,
       callerCommand(env, 'verify-metadata'),
-      speechgateReading('Hello world', env, 'say', '-', '--out', '-'),
+      startCallerCommand(env, ['say', '-', '--out', '-'], 'Hello world').ended,
+      callerCommand(env, 'account'),
+      callerCommand(env, 'account', '--show'),
     ]);
     t.match(
       models.out,
       /^model +per 1,000,000 characters +max characters +name\nprovider-a\/tts-1 +18\.000000 USD +4096 .*the default$/m,
     );
     t.ok(told(voices).voices.some(({ id }: { id: string }) => id === 'provider-a_alloy'));
-    t.strictSame([told(quote).amountMicroUsd, told(quote).textLength], [HELLO_PRICE, 11]);
+    const { amountMicroUsd, textLength, model } = told(quote);
+    t.strictSame([amountMicroUsd, textLength, model], [2 * HELLO_PRICE, 11, 'provider-a/tts-1-hd']);
     t.match(metadata.out, /signed by a trusted key/);
     t.ok(isMp3(piped.bytes), 'audio on standard output');
     t.match(piped.err, /0\.000198 USD paid \(card\)/);
-  });
-
-  await t.test('voices and models are found without their provider', async (t) => {
-    const [hd, voices] = await Promise.all([
-      callerCommand(env, 'quote', 'Hello world', '--model', 'TTS-1-HD', '--voice', 'nova', '--json'),
-      callerCommand(env, 'voices', '--model', 'tts-1-hd', '--json'),
-    ]);
-    t.strictSame([told(hd).model, told(voices).model], ['provider-a/tts-1-hd', 'provider-a/tts-1-hd']);
-  });
-
-  await t.test('account prints the id only with --show', async (t) => {
-    const [masked, shown] = await Promise.all([callerCommand(env, 'account'), callerCommand(env, 'account', '--show')]);
     t.equal(masked.out, `${creditAccount.slice(0, 8)}… (--show prints the whole id)\n`);
     t.equal(shown.out, `${creditAccount}\n`);
   });
@@ -285,17 +277,11 @@ test('the caller commands work end to end on one sandbox', {
         ['say', 'x', '--out', join(folder, 'no', 'x.mp3')],
         /^--out \S+ is not writable \(there is no such folder\).* Nothing was bought\.$/m,
       ],
-      [['say', 'x', '--out', folder], /^--out \S+ is a folder\. Name a file in it\. Nothing was bought\.$/],
       [['say', 'x', '--play'], /^--play found no audio player\. Install /, { PATH: bare }],
-      [
-        ['say', 'x', '--out', '-', '--voice', 'nobody'],
-        /^The model provider-a\/tts-1 has no voice nobody\. speechgate voices/,
-      ],
       [
         ['say', 'x', '--out', '-', '--voice', 'shimmr'],
         / has no voice shimmr\. Did you mean shimmer\? Nothing was bought\.$/,
       ],
-      [['quote', 'x', '--model', 'provider-a/tts-2'], /^There is no model .* Did you mean provider-a\/tts-1\? /],
       [['voices', '--model', 'nothing'], /^There is no model nothing\. speechgate models lists the models\./],
       [['say', 'x', '--out', '-', '--pay', 'cash'], /^--pay must be one of card, x402, prepaid, not cash\.$/],
       [['deposit', '0.01'], /^AMOUNT must be from 0\.100000 to 100\.000000 USD, not 0\.01\. Nothing was signed\.$/],

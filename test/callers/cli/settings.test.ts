@@ -6,16 +6,12 @@ import { type Test, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { readSandboxParts } from '../../../src/callers/cli/connect-command.ts';
 import { readBaseUrl, readPinnedKeys } from '../../../src/callers/cli/read-values.ts';
-import { capsLine, describeSettings, readCaps, readSetCaps, readSettings } from '../../../src/callers/cli/settings.ts';
+import { describeSettings, readCaps, readSetCaps, readSettings } from '../../../src/callers/cli/settings.ts';
 import { settingsFolder } from '../../../src/callers/cli/settings-folder.ts';
 import {
   assertVariables,
   changeConfig,
-  dropTopUp,
-  readConfig,
-  type StoredTopUp,
   storeAccount,
-  storeTopUp,
   storeTrust,
   storeWallet,
 } from '../../../src/callers/cli/stored-settings.ts';
@@ -75,8 +71,7 @@ test('the environment selects the settings folder', async (t) => {
 test('environment variables override stored settings', async (t) => {
   const folder = await stored(t);
   const env = { SPEECHGATE_CONFIG_DIR: folder };
-  const settings = await readSettings(env);
-  t.strictSame(settings, {
+  t.strictSame(await readSettings(env), {
     ...{ folder, baseUrl: OURS, flow: 'direct', account: ACCOUNT, walletKey: WALLET, trust: [PIN] },
     caps: { perDayMicroUsd: 1_500_000n },
     node: undefined,
@@ -104,7 +99,7 @@ test('environment variables override stored settings', async (t) => {
 
 test('an account id that no header can carry is refused before a request is sent', async (t) => {
   const folder = await stored(t);
-  for (const account of ['a\nb', 'a b', 'ä', '\u{1f388}', 'a\u0000', 'a'.repeat(201)]) {
+  for (const account of ['a\nb', 'a b', 'ä', 'a'.repeat(201)]) {
     const refused = (env: NodeJS.ProcessEnv, place: RegExp) =>
       assert.rejects(
         readSettings({ SPEECHGATE_CONFIG_DIR: folder, ...env }),
@@ -126,7 +121,7 @@ test('account, wallet and keys of one service are never used for another', async
   t.strictSame([back.account, back.walletKey, back.caps], [ACCOUNT, WALLET, {}]);
 });
 
-test('a wallet shared with another service causes a warning', async (t) => {
+test('a wallet shared with another service causes a warning, and a replaced one is kept', async (t) => {
   const folder = await stored(t);
   const described = async (url: string) =>
     describeSettings(await readSettings({ SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: url }));
@@ -135,27 +130,9 @@ test('a wallet shared with another service causes a warning', async (t) => {
   const { lines, document } = await described(OTHER);
   t.ok(lines.some((line) => line.startsWith(`WARNING   this wallet is also set for ${OURS}.`)));
   t.strictSame((document as { walletAlsoAt: string[] }).walletAlsoAt, [OURS]);
-});
-
-test('a replaced wallet is kept, since it may hold money', async (t) => {
-  const folder = await stored(t);
   await storeWallet(folder, OURS, generatePrivateKey());
-  const kept = `wallet-${privateKeyToAccount(WALLET).address}.json`;
-  t.ok((await readdir(folder)).includes(kept));
-  t.equal(JSON.parse(await readFile(join(folder, kept), 'utf8')).privateKey, WALLET);
-});
-
-test('a replaced account and each open top-up are kept', async (t) => {
-  const folder = await stored(t);
-  const other = '4b241101-e2bb-4255-8caf-4136c566a962';
-  for (const account of [other, other, ACCOUNT, other]) await storeAccount(folder, OURS, account);
-  const [five, ten] = [500, 1000].map((amountCents) => ({
-    ...{ sessionId: `cs_test_${amountCents}`, checkoutUrl: OTHER, amountCents, account: null, openedAt: 1 },
-  })) as [StoredTopUp, StoredTopUp];
-  for (const topUp of [five, ten]) await storeTopUp(folder, OURS, topUp);
-  await dropTopUp(folder, OURS, five);
-  const { accounts, formerAccounts, topUps } = await readConfig(folder);
-  t.strictSame([accounts, formerAccounts, topUps], [{ [OURS]: other }, { [OURS]: [ACCOUNT] }, { [OURS]: [ten] }]);
+  const kept = JSON.parse(await readFile(join(folder, `wallet-${privateKeyToAccount(WALLET).address}.json`), 'utf8'));
+  t.equal(kept.privateKey, WALLET, 'since it may hold money');
 });
 
 test('settings that others can read or have replaced are refused with the fix', {
@@ -188,25 +165,18 @@ test('amounts, addresses and keys are parsed strictly', async (t) => {
   ] as const) {
     t.equal(readUsd(text, '--max'), microUsd);
   }
-  for (const text of ['', '-1', '0.0000001', '1e3', '.5', '1,5'])
+  for (const text of ['', '-1', '0.0000001', '1e3', '1,5'])
     t.throws(() => readUsd(text, '--max'), /^UsageError|--max must be US dollars/);
   t.equal(readBaseUrl('https://Speech.Example:443/', 'URL'), OURS);
-  for (const text of [
-    'speech.example',
-    'ftp://speech.example',
-    `${OURS}/v1`,
-    `${OURS}?a=b`,
-    'https://user@speech.example',
-  ]) {
+  for (const text of ['speech.example', 'ftp://speech.example', `${OURS}/v1`, 'https://user@speech.example'])
     t.throws(() => readBaseUrl(text, 'URL'), /URL must be an http or https URL without a path/);
-  }
   const stored = { kty: 'EC', crv: 'P-256', x, y, d: 'private', kid: 'k1', status: 'current' };
   for (const keys of [[PIN], { keys: [PIN] }, { keys: [stored] }])
     t.strictSame(await readPinnedKeys(JSON.stringify(keys), '--trust'), [PIN]);
   const ending = { ...PIN, validUntil: '2030-01-01T00:00:00.000Z' };
   t.strictSame(await readPinnedKeys(JSON.stringify({ keys: [{ ...stored, ...ending }] }), '--trust'), [ending]);
   const endless = JSON.stringify([{ ...PIN, validUntil: 'never' }]);
-  for (const keys of ['[]', '{}', '{"keys":[{"kty":"RSA","kid":"k"}]}', '{', '/nowhere/at/all', endless])
+  for (const keys of ['[]', '{"keys":[{"kty":"RSA","kid":"k"}]}', '{', '/nowhere/at/all', endless])
     await assert.rejects(readPinnedKeys(keys, '--trust'), UsageError);
   const secret = 'f'.repeat(63);
   await assert.rejects(
@@ -245,35 +215,28 @@ const refused = (folder: string, message: RegExp) =>
 
 test('the files of a sandbox are read', async (t) => {
   const { baseUrl, creditAccount, wallet, trust } = await readSandboxParts(await folderWith(t));
-  t.strictSame(
-    { baseUrl, creditAccount, wallet },
-    { ...{ baseUrl: GOOD.baseUrl, wallet: GOOD.wallet }, creditAccount: GOOD.creditAccount },
-  );
+  const { baseUrl: url, creditAccount: account, wallet: own } = GOOD;
+  t.strictSame({ baseUrl, creditAccount, wallet }, { baseUrl: url, creditAccount: account, wallet: own });
   t.ok(trust.length > 0);
-  t.strictSame(
-    (await readSandboxParts(await folderWith(t, { chain: null, wallet: null, facilitatorUrl: null }))).trust,
-    [],
-  );
+  const none = await folderWith(t, { chain: null, wallet: null, facilitatorUrl: null });
+  t.strictSame((await readSandboxParts(none)).trust, []);
 });
 
-for (const [member, values] of [
-  [
-    'baseUrl',
-    ['http://speech.example', 'http://127.0.0.1.evil.example', 'http://10.0.0.1', 'file:///etc', 7, undefined],
-  ],
-  ['creditAccount', ['x', '../../x', `${GOOD.creditAccount}\n`, null, undefined]],
-  ['checkoutUrl', ['https://pay.example', undefined]],
-  ['facilitatorUrl', ['http://facilitator.example', 7]],
-  ['chain', ['x', { ...GOOD.chain, rpcUrl: 'http://node.example' }, { ...GOOD.chain, asset: '0x1' }]],
-  ['wallet', ['x', { ...GOOD.wallet, privateKey: '0x12' }, { ...GOOD.wallet, address: 'x' }]],
-] as const) {
-  test(`a sandbox.json with an invalid ${member} is refused`, async (t) => {
+test('a sandbox.json with an invalid member is refused by its name', async (t) => {
+  for (const [member, values] of Object.entries({
+    baseUrl: ['http://speech.example', 'http://127.0.0.1.evil.example', 'file:///etc', 7, undefined],
+    creditAccount: ['../../x', `${GOOD.creditAccount}\n`, null, undefined],
+    checkoutUrl: ['https://pay.example', undefined],
+    facilitatorUrl: ['http://facilitator.example', 7],
+    chain: ['x', { ...GOOD.chain, rpcUrl: 'http://node.example' }, { ...GOOD.chain, asset: '0x1' }],
+    wallet: ['x', { ...GOOD.wallet, privateKey: '0x12' }, { ...GOOD.wallet, address: 'x' }],
+  })) {
     for (const value of values) {
       const folder = await folderWith(t, { [member]: value });
       await refused(folder, new RegExp(`^The sandbox file ${join(folder, 'sandbox.json')} is damaged.*: .*${member}`));
     }
-  });
-}
+  }
+});
 
 test('sandbox files that others can write or that are links are refused', async (t) => {
   for (const name of ['sandbox.json', 'signing-keys.json']) {
@@ -338,118 +301,75 @@ async function folderWithFile(t: Test, name: string, text: string): Promise<stri
 
 const isUsage = (fault: RegExp) => (error: unknown) => error instanceof UsageError && fault.test(error.message);
 
-for (const [name, meant] of [
-  ['SPEECHGATE_MAX_PERDAY', /^SPEECHGATE_MAX_PERDAY .* Did you mean SPEECHGATE_MAX_PER_DAY\?$/],
-  ['SPEECHGATE_MAXPERCALL', /Did you mean SPEECHGATE_MAX_PER_CALL\?/],
-  ['SPEECHGATE_MAX_PRE_DAY', /Did you mean SPEECHGATE_MAX_PER_DAY\?/],
-  ['SPEECHGATE_MAX_TOTL', /Did you mean SPEECHGATE_MAX_TOTAL\?/],
-  ['speechgate_max_total', /Did you mean SPEECHGATE_MAX_TOTAL\?/],
-  ['SPEECHGAT_MAX_TOTAL', /Did you mean SPEECHGATE_MAX_TOTAL\?/],
-  ['SPEECH_GATE_MAX_TOTAL', /Did you mean SPEECHGATE_MAX_TOTAL\?/],
-  ['SPEECHGATE_BUDGET', /Use one of SPEECHGATE_CONFIG_DIR, .*SPEECHGATE_MAX_PER_DAY/],
-] as const) {
-  test(`the variable ${name} is refused with a suggestion`, async () => {
+test('a variable that is misspelt is refused with a suggestion', async () => {
+  for (const [name, meant] of [
+    ['SPEECHGATE_MAX_PERDAY', /^SPEECHGATE_MAX_PERDAY .* Did you mean SPEECHGATE_MAX_PER_DAY\?$/],
+    ['SPEECHGATE_MAX_TOTL', /Did you mean SPEECHGATE_MAX_TOTAL\?/],
+    ['speechgate_max_total', /Did you mean SPEECHGATE_MAX_TOTAL\?/],
+    ['SPEECHGAT_MAX_TOTAL', /Did you mean SPEECHGATE_MAX_TOTAL\?/],
+    ['SPEECH_GATE_MAX_TOTAL', /Did you mean SPEECHGATE_MAX_TOTAL\?/],
+    ['SPEECHGATE_BUDGET', /Use one of SPEECHGATE_CONFIG_DIR, .*SPEECHGATE_MAX_PER_DAY/],
+  ] as const) {
     assert.throws(() => assertVariables({ PATH: '/bin', [name]: '1' }), isUsage(meant));
-  });
-}
-
-test('every variable that the commands read is accepted', async () => {
-  assertVariables({
-    ...{ SPEECHGATE_CONFIG_DIR: '/', SPEECHGATE_URL: SERVICE_URL, SPEECHGATE_PAY: 'card', SPEECHGATE_ACCOUNT: 'a' },
-    ...{ SPEECHGATE_WALLET_KEY: '0x', SPEECHGATE_TRUST: '[]', SPEECHGATE_BRIDGE_TOKEN: 't', SPEECHGATE_OPERATOR: 'o' },
-    ...{ SPEECHGATE_MAX_PER_CALL: '1', SPEECHGATE_MAX_PER_DAY: '1', SPEECHGATE_MAX_TOTAL: '1', HOME: '/' },
-    SPEECHGATE_RPC_URL: 'http://127.0.0.1:8545/',
-  });
+  }
+  const read =
+    'CONFIG_DIR URL PAY ACCOUNT WALLET_KEY TRUST BRIDGE_TOKEN OPERATOR MAX_PER_CALL MAX_PER_DAY MAX_TOTAL RPC_URL';
+  assertVariables({ HOME: '/', ...Object.fromEntries(read.split(' ').map((name) => [`SPEECHGATE_${name}`, '1'])) });
 });
 
-for (const [config, fault] of [
-  ['{"maxPerDy":"1"}', /^maxPerDy in config\.json is not a setting\. Did you mean maxPerDay\?$/],
-  ['{"max_per_day":"1"}', /Did you mean maxPerDay\?/],
-  ['{"max-total":"1"}', /Did you mean maxTotal\?/],
-  ['{"maxpercall":"1"}', /Did you mean maxPerCall\?/],
-  ['{"budget":"1"}', /budget in config\.json is not a setting\. Use one of url, pay, maxPerCall/],
-  ['{"maxPerDay":1}', /^maxPerDay in config\.json must be text in quotes, such as "0\.01", not 1\.$/],
-  ['{"maxPerDay":null}', /maxPerDay in config\.json must be text in quotes/],
-  ['{"maxTotal":["1"]}', /maxTotal in config\.json must be text in quotes/],
-  ['{"maxPerCall":""}', /^The cap maxPerCall in config\.json is empty\. Set US dollars, .* or remove it\./],
-  ['{"maxPerCall":"a lot"}', /^maxPerCall in config\.json must be US dollars/],
-  ['{"pay":7}', /pay in config\.json must be text in quotes/],
-  ['{"accounts":[]}', /accounts in config\.json must be an object/],
-  ['[]', /config\.json must contain a JSON object/],
-  ['"x"', /config\.json must contain a JSON object/],
-] as const) {
-  test(`config.json ${config} is refused`, async (t) => {
+test('a settings file with an unknown, blank or mistyped member is refused', async (t) => {
+  for (const [config, fault] of [
+    ['{"maxPerDy":"1"}', /^maxPerDy in config\.json is not a setting\. Did you mean maxPerDay\?$/],
+    ['{"max-total":"1"}', /Did you mean maxTotal\?/],
+    ['{"budget":"1"}', /budget in config\.json is not a setting\. Use one of url, pay, maxPerCall/],
+    ['{"maxPerDay":1}', /^maxPerDay in config\.json must be text in quotes, such as "0\.01", not 1\.$/],
+    ['{"maxPerDay":null}', /maxPerDay in config\.json must be text in quotes/],
+    ['{"maxPerCall":""}', /^The cap maxPerCall in config\.json is empty\. Set US dollars, .* or remove it\./],
+    ['{"maxPerCall":"a lot"}', /^maxPerCall in config\.json must be US dollars/],
+    ['{"accounts":[]}', /accounts in config\.json must be an object/],
+    ['[]', /config\.json must contain a JSON object/],
+  ] as const) {
     const env = { SPEECHGATE_CONFIG_DIR: await folderWithFile(t, 'config.json', config), SPEECHGATE_URL: SERVICE_URL };
-    await assert.rejects(readSettings(env), isUsage(fault));
-    await assert.rejects(readSetCaps(env), isUsage(fault));
-  });
-}
-
-for (const [name, text] of [
-  ['wallet.json', `{"${SERVICE_URL}":{}}`],
-  ['wallet.json', `{"${SERVICE_URL}":7}`],
-  ['wallet.json', '[]'],
-  ['trust.json', `{"${SERVICE_URL}":{}}`],
-  ['trust.json', '7'],
-] as const) {
-  test(`${name} ${text} is refused`, async (t) => {
+    await assert.rejects(readSettings(env), isUsage(fault), config);
+    await assert.rejects(readSetCaps(env), isUsage(fault), config);
+  }
+  for (const [name, text] of [
+    ['wallet.json', `{"${SERVICE_URL}":{}}`],
+    ['wallet.json', '[]'],
+    ['trust.json', `{"${SERVICE_URL}":{}}`],
+    ['trust.json', '7'],
+  ] as const) {
     const env = { SPEECHGATE_CONFIG_DIR: await folderWithFile(t, name, text), SPEECHGATE_URL: SERVICE_URL };
-    await assert.rejects(readSettings(env), isUsage(new RegExp(`^The settings file ${name} `)));
-  });
-}
+    await assert.rejects(readSettings(env), isUsage(new RegExp(`^The settings file ${name} `)), text);
+  }
+});
 
 test('a blank cap is refused in a variable and in an option', async () => {
   for (const blank of ['', ' ', '\t']) {
-    const env = {
-      SPEECHGATE_CONFIG_DIR: '/nowhere/at/all',
-      SPEECHGATE_URL: SERVICE_URL,
-      SPEECHGATE_MAX_PER_DAY: blank,
-    };
-    await assert.rejects(
-      readSettings(env),
-      isUsage(/^The cap SPEECHGATE_MAX_PER_DAY is empty\. Set US dollars, .* or remove it\./),
-    );
+    const env = { SPEECHGATE_CONFIG_DIR: '/nowhere/at/all', SPEECHGATE_URL: SERVICE_URL };
+    const fault = isUsage(/^The cap SPEECHGATE_MAX_PER_DAY is empty\. Set US dollars, .* or remove it\./);
+    await assert.rejects(readSettings({ ...env, SPEECHGATE_MAX_PER_DAY: blank }), fault);
     const given = { perCallMicroUsd: ['--a', blank], perDayMicroUsd: ['--b', undefined] } as const;
     assert.throws(() => readCaps({ ...given, totalMicroUsd: ['--c', undefined] }), isUsage(/^The cap --a is empty/));
   }
 });
 
-test('the caps line lists the caps or says that there are none', async (t) => {
-  t.equal(
-    capsLine({ perCallMicroUsd: 10_000n, totalMicroUsd: 0n }),
-    'Caps: 0.010000 USD per call, 0.000000 USD in total.',
-  );
-  t.match(capsLine({}), /^There is no cap: .*speechgate connect --max-per-day 1\.$/);
-});
-
 test('a misspelt or blank cap ends every command with 2 before a request is sent', async (t) => {
   const folder = await folderWithFile(t, 'config.json', `{"url":"http://127.0.0.1:1"}`);
   await chmod(folder, 0o700);
-  for (const variable of [{ SPEECHGATE_MAX_PERDAY: '1' }, { SPEECHGATE_MAX_PER_DAY: '' }]) {
-    for (const args of [
-      ['say', 'Hi', '--out', join(folder, 'hi.mp3')],
-      ['bridge', '--port', '0'],
-      ['mcp', '--folder', folder],
-      ['resume'],
-      ['deposit', '1'],
-      ['budget'],
-    ]) {
-      const { code, err, out } = await callerCommand({ SPEECHGATE_CONFIG_DIR: folder, ...variable }, ...args);
+  const env = { SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_ACCOUNT: ACCOUNT };
+  const spending = [['say', 'Hi', '--out', join(folder, 'hi.mp3')], ['mcp', '--folder', folder], ['resume']];
+  for (const args of [...spending, ['bridge', '--port', '0'], ['deposit', '1'], ['budget']]) {
+    for (const variable of [{ SPEECHGATE_MAX_PERDAY: '1' }, { SPEECHGATE_MAX_PER_DAY: '' }]) {
+      const { code, err, out } = await callerCommand({ ...env, ...variable }, ...args);
       t.strictSame([code, out], [2, ''], `${args[0]}: ${err}`);
       assert.match(err, /SPEECHGATE_MAX_PER_DAY/, args[0]);
     }
   }
-});
-
-test('commands that can spend print their caps on standard error', async (t) => {
-  const folder = await folderWithFile(t, 'config.json', '{"url":"http://127.0.0.1:1","maxPerDay":"1"}');
-  await chmod(folder, 0o700);
-  const base = { SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_ACCOUNT: '3b241101-e2bb-4255-8caf-4136c566a962' };
-  for (const args of [['say', 'Hi', '--out', join(folder, 'hi.mp3')], ['mcp', '--folder', folder], ['resume']]) {
-    assert.match((await callerCommand(base, ...args)).err, /^Caps: 1\.000000 USD per day\./m, args[0]);
-    await writeFile(join(folder, 'config.json'), '{"url":"http://127.0.0.1:1"}');
-    assert.match((await callerCommand(base, ...args)).err, /^There is no cap:/m, args[0]);
-    await writeFile(join(folder, 'config.json'), '{"url":"http://127.0.0.1:1","maxPerDay":"1"}');
+  for (const args of spending) {
+    const capped = await callerCommand({ ...env, SPEECHGATE_MAX_PER_DAY: '1', SPEECHGATE_MAX_TOTAL: '0' }, ...args);
+    assert.match(capped.err, /^Caps: 1\.000000 USD per day, 0\.000000 USD in total\.$/m, args[0]);
+    assert.match((await callerCommand(env, ...args)).err, /^There is no cap: .*speechgate connect --max-per-day 1\.$/m);
   }
 });
 
