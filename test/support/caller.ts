@@ -3,7 +3,7 @@ import type { Test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { listening, pinsOf } from './client.ts';
 import type { GatewayOptions } from './gateway.ts';
-import { fundedWallet, startPrepaidGateway } from './prepaid.ts';
+import { fundedWallet, type PrepaidGateway, startPrepaidGateway } from './prepaid.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
 /** Who pays a gateway from a prepaid balance, with a settings folder of their own. */
@@ -11,7 +11,11 @@ export type PrepaidCaller = Awaited<ReturnType<typeof startPrepaidCaller>>;
 
 /** @param microUsd the balance */
 export async function startPrepaidCaller(t: Test, microUsd: bigint, options: GatewayOptions = {}) {
-  const gateway = await startPrepaidGateway(t, await listening(), options);
+  return prepaidCallerOf(t, await startPrepaidGateway(t, await listening(), options), microUsd);
+}
+
+/** The same, of a gateway that runs already. */
+export async function prepaidCallerOf(t: Test, gateway: PrepaidGateway, microUsd: bigint) {
   const key = generatePrivateKey();
   const payer = await fundedWallet(gateway, microUsd, privateKeyToAccount(key));
   const folder = await temporaryFolder(t);

@@ -3,25 +3,28 @@ import assert from 'node:assert/strict';
 import { chown, lchown, mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { Ajv } from 'ajv';
-import { type Test, test } from 'tap';
+import { type Test, t, test } from 'tap';
 import { prepaid, Speechgate } from '../../../src/callers/client/index.ts';
 import { secondsOf } from '../../../src/callers/mcp/speak-tool.ts';
 import { SpeechFolder } from '../../../src/callers/mcp/speech-folder.ts';
 import { ForeignFileError } from '../../../src/lib/private-files.ts';
 import { startMcpAgent } from '../../support/agent.ts';
-import { startPrepaidCaller } from '../../support/caller.ts';
+import { prepaidCallerOf } from '../../support/caller.ts';
 import { callerCommand } from '../../support/caller-command.ts';
-import { pinsOf } from '../../support/client.ts';
+import { listening, pinsOf } from '../../support/client.ts';
+import { startPrepaidGateway } from '../../support/prepaid.ts';
 import { description, silentMp3, silentWav } from '../../support/silent-audio.ts';
 import { SAID, talkativeService } from '../../support/talkative-service.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { openBudget } from '../budget/support.ts';
 
 const TEXT = 'Hello world';
+const gateway = await startPrepaidGateway(t, await listening());
 
 async function startAgent(t: Test, keyId?: string) {
-  const caller = await startPrepaidCaller(t, 1_000_000n);
-  const { gateway, wallet, budgetPath } = caller;
+  gateway.upstream.requests.length = 0;
+  const caller = await prepaidCallerOf(t, gateway, 1_000_000n);
+  const { wallet, budgetPath } = caller;
   const budget = await openBudget(t, budgetPath, {});
   const trust = pinsOf(gateway).map((pinned) => ({ ...pinned, keyId: keyId ?? pinned.keyId }));
   const client = new Speechgate({ baseUrl: gateway.url, pay: prepaid(wallet), trust, budget });
@@ -91,22 +94,15 @@ test('an invalid value names its argument and buys nothing', async (t) => {
   const { call, upstream, folder, balance } = await startAgent(t);
   const wrong: [args: Record<string, unknown>, says: RegExp][] = [
     [{ text: 5 }, /^.*text must/],
-    [{ text: ['a'] }, /text must/],
     [{ text: TEXT, voice: 7 }, /voice must/],
-    [{ text: TEXT, model: {} }, /model must/],
     [{ text: TEXT, speed: 'fast' }, /speed must/],
     [{ text: TEXT, speed: '1,5' }, /speed must/],
-    [{ text: TEXT, speed: '0x1' }, /speed must/],
     [{ text: TEXT, speed: true }, /speed must/],
     [{ text: TEXT, speed: 9 }, /speed must .*0\.5 .* 2/],
-    [{ text: TEXT, speed: '9' }, /speed must/],
     [{ text: TEXT, overwrite: 'yes, please' }, /overwrite must/],
-    [{ text: TEXT, overwrite: 2 }, /overwrite must/],
     [{ text: TEXT, maxUsd: 'cheap' }, /maxUsd must/],
     [{ text: TEXT, maxUsd: '-1' }, /maxUsd must/],
-    [{ text: TEXT, maxUsd: -1 }, /maxUsd must/],
     [{ text: TEXT, maxUsd: 0.0000001 }, /maxUsd must/],
-    [{ text: TEXT, maxUsd: '1 EUR' }, /maxUsd must/],
     [{ text: TEXT, maxUsd: true }, /maxUsd must/],
     [{ text: TEXT, file: 5 }, /file must/],
     [{ resume: 5 }, /resume must/],
@@ -128,27 +124,17 @@ test('an invalid value names its argument and buys nothing', async (t) => {
 
 test('an unknown argument is refused with the list of known ones', async (t) => {
   const { call, upstream } = await startAgent(t);
-  for (const unknown of ['voice_id', 'format', 'response_format', 'Text', 'input', 'output', 'max_usd']) {
-    const { text } = await call('speak', { text: TEXT, [unknown]: 'x' });
-    t.match(
-      text,
-      new RegExp(
-        `speak has no argument ${unknown}\\. Use only: text, voice, model, speed, clean, emoji, file, overwrite`,
-      ),
-    );
-    t.match(text, /Nothing was bought/);
+  const known = 'text, voice, model, speed, clean, emoji';
+  for (const [tool, args, unknown, names] of [
+    ['speak', { text: TEXT, voice_id: 'x', format: 'wav' }, 'voice_id, format', `${known}, file, overwrite`],
+    ['speak', { text: TEXT, Text: null }, 'Text', known],
+    ['quote', { text: TEXT, file: 'x' }, 'file', `${known}\\.`],
+    ['list_voices', { voice: 'x' }, 'voice', 'model, page\\.'],
+    ['balance', { account: 'x' }, 'account', 'none\\.'],
+  ] as const) {
+    const { text } = await call(tool, args);
+    t.match(text, new RegExp(`${tool} has no argument ${unknown}\\. Use only: ${names}.*Nothing was bought`));
   }
-  t.match((await call('speak', { text: TEXT, voice_id: 'x', format: 'wav' })).text, /no argument voice_id, format\./);
-  t.match((await call('speak', { text: TEXT, voice_id: null })).text, /no argument voice_id\./);
-  t.match(
-    (await call('quote', { text: TEXT, file: 'x' })).text,
-    /quote has no argument file\. Use only: text, voice, model, speed, clean, emoji\./,
-  );
-  t.match(
-    (await call('list_voices', { voice: 'x' })).text,
-    /list_voices has no argument voice\. Use only: model, page\./,
-  );
-  t.match((await call('balance', { account: 'x' })).text, /balance has no argument account\. Use only: none\./);
   t.equal(upstream.requests.length, 0);
 });
 
@@ -156,7 +142,7 @@ test('a file name that does not end in .mp3 is refused', async (t) => {
   const { call, upstream, folder } = await startAgent(t);
   await writeFile(join(folder, 'hi.mp3'), 'mine');
   await writeFile(join(folder, 'hi.wav'), 'mine too');
-  for (const file of ['hi.wav', 'hi.WAV', 'hi.ogg', 'hi.flac', 'hi.mp4', 'hi.mp3.wav', 'notes.txt', 'v1.5']) {
+  for (const file of ['hi.wav', 'hi.WAV', 'hi.mp3.wav', 'notes.txt', 'v1.5']) {
     const { text } = await call('speak', { text: TEXT, file, overwrite: true });
     t.match(text, /file must end in \.mp3.*Nothing was bought/, file);
   }
@@ -178,16 +164,6 @@ test('overwrite replaces only the named file, not one of another type', async (t
   t.equal(await file.write(silentWav(10), 'audio/wav'), join(path, 'hi-1.wav'));
   await file.close();
   t.equal(await readFile(join(path, 'hi.wav'), 'utf8'), 'mine');
-});
-
-test('an error about a voice or model lists the valid ones', async (t) => {
-  const { call, upstream } = await startAgent(t);
-  for (const tool of ['speak', 'quote']) {
-    t.match((await call(tool, { text: TEXT, voice: 'provider-a_nobody' })).text, /provider-a_alloy, .*Nothing was/);
-    t.match((await call(tool, { text: TEXT, voice: 'nobody' })).text, /provider-a_alloy, .*Nothing was/);
-  }
-  t.match((await call('list_voices', { model: 'none' })).text, /provider-a\/tts-1, /);
-  t.equal(upstream.requests.length, 0);
 });
 
 test('the tool schemas are plain and match what the tools accept', async (t) => {
@@ -236,7 +212,7 @@ test('an error ends with at most 300 printable characters from the service', asy
   }
 });
 
-test('list_voices returns pages of short lines without invalid ids', async (t) => {
+test('list_voices returns pages of short lines without invalid ids, for all models or one', async (t) => {
   const { call } = await startTalkativeAgent(t);
   const ids: string[] = [];
   for (let page = 1, pages = 1; page <= pages; page += 1) {
@@ -248,18 +224,9 @@ test('list_voices returns pages of short lines without invalid ids', async (t) =
     t.notMatch(JSON.stringify(data), /[\u001b\u202e\u2028]|\\u001b|W{301}/);
   }
   t.strictSame([ids.length, new Set(ids).size, ids[0]], [120, 120, 'm0']);
-});
-
-test('list_voices returns the voices of one model in pages', async (t) => {
-  const { call } = await startTalkativeAgent(t);
-  const voices: string[] = [];
-  for (let page = 1, pages = 1; page <= pages; page += 1) {
-    const { data } = await call('list_voices', { model: 'm0', page });
-    pages = data.pages;
-    t.equal(data.models[0].voiceCount, 70);
-    voices.push(...data.models[0].voices.map(({ id }: { id: string }) => id));
-  }
-  t.strictSame([voices.length, voices.at(-1)], [70, 'v69']);
+  const { pages, models } = (await call('list_voices', { model: 'm0' })).data;
+  const last = (await call('list_voices', { model: 'm0', page: pages })).data;
+  t.strictSame([pages > 1, models[0].voiceCount, last.models[0].voices.at(-1).id], [true, 70, 'v69']);
   t.match(
     (await call('list_voices', { model: 'none' })).text,
     /Use one of m0, m1, .* and 100 more\. Nothing was bought\.$/,
@@ -295,32 +262,23 @@ test('a folder or link of another user is not written to', { skip }, async (t) =
 const near = (seconds: number | null, expected: number) =>
   assert.ok(seconds !== null && Math.abs(seconds - expected) < 0.06, `${seconds} instead of ${expected}`);
 
-test('the length of an MP3 is that of its frames at each sampling rate', async (t) => {
+test('the length of audio is that of its frames or data, whatever its header says', async () => {
   near(secondsOf(silentMp3(2500), 'audio/mpeg'), 2.5);
   const tag = Buffer.concat([Buffer.from('ID3\x04\0\0\0\0\0\x05', 'latin1'), Buffer.alloc(5)]);
-  near(secondsOf(Buffer.concat([tag, silentMp3(1000)]), 'audio/mpeg'), 1);
-  const described = Buffer.concat([tag, description({ frames: 42 }), silentMp3(1000)]);
-  t.equal(secondsOf(described, 'audio/mpeg'), secondsOf(silentMp3(1000), 'audio/mpeg'));
-  // Bytes of the header's second and third: MPEG 1 at 44.1 kHz, MPEG 2 at 22.05 kHz, MPEG 2.5 at 11.025 kHz.
-  for (const [version, samples, rate] of [
-    [0xfb, 1152, 44_100],
-    [0xf3, 576, 22_050],
-    [0xe3, 576, 11_025],
+  near(secondsOf(Buffer.concat([tag, description({ frames: 42 }), silentMp3(1000)]), 'audio/mpeg'), 1);
+  // Bytes of the header's second and third: MPEG 1 at 44.1 kHz, MPEG 2.5 at 11.025 kHz.
+  for (const [version, bitrate, bytes, seconds] of [
+    [0xfb, 0x90, 417, 1152 / 44_100],
+    [0xe3, 0x80, 417, 576 / 11_025],
   ] as const) {
-    const isMpeg1 = version === 0xfb;
-    const frame = Buffer.alloc(Math.floor(((isMpeg1 ? 144_000 : 72_000) * (isMpeg1 ? 128 : 64)) / rate));
-    frame.set([0xff, version, isMpeg1 ? 0x90 : 0x80, 0]);
-    near(secondsOf(Buffer.concat(Array.from({ length: 40 }, () => frame)), 'audio/mpeg'), (40 * samples) / rate);
+    const frame = Buffer.alloc(bytes);
+    frame.set([0xff, version, bitrate, 0]);
+    near(secondsOf(Buffer.concat(Array.from({ length: 40 }, () => frame)), 'audio/mpeg'), 40 * seconds);
   }
-});
-
-test('the length of a WAV is that of its data, even with an unknown size', async () => {
   const wav = silentWav(1500);
-  near(secondsOf(wav, 'audio/wav'), 1.5);
-  const at = Buffer.from(wav).indexOf('data') + 4;
-  for (const size of [0, 0xffff_ffff]) {
+  for (const size of [wav.length - 44, 0, 0xffff_ffff]) {
     const streamed = Buffer.from(wav);
-    streamed.writeUInt32LE(size, at);
+    streamed.writeUInt32LE(size, wav.indexOf('data') + 4);
     near(secondsOf(streamed, 'audio/wav'), 1.5);
   }
 });
