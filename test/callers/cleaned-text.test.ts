@@ -1,13 +1,14 @@
 /** Markup that callers have taken out before they buy: by the command line, the bridge and the MCP server. */
 import { readdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { test } from 'tap';
+import { t, test } from 'tap';
 import { prepaid, Speechgate } from '../../src/callers/client/index.ts';
 import { startMcpAgent } from '../support/agent.ts';
-import { openBridge } from '../support/bridge.ts';
-import { startPrepaidCaller } from '../support/caller.ts';
+import { askBridge, openBridge } from '../support/bridge.ts';
+import { prepaidCallerOf } from '../support/caller.ts';
 import { callerCommand, startCallerCommand } from '../support/caller-command.ts';
-import { pinsOf } from '../support/client.ts';
+import { listening, pinsOf } from '../support/client.ts';
+import { startPrepaidGateway } from '../support/prepaid.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { openBudget } from './budget/support.ts';
 
@@ -15,9 +16,10 @@ const MARKDOWN = '# Hi 🎉\n\nSee [the docs](https://a.example/x).\n';
 const CODE = '```\nx = 1\n```';
 const SPOKEN = 'Hi.\nSee the docs.';
 const PRICE = 18 * SPOKEN.length;
+const gateway = await startPrepaidGateway(t, await listening(), { worker: true });
 
 test('say --clean speaks the words only, and --dry-run shows them and the price', async (t) => {
-  const { gateway, env, balance } = await startPrepaidCaller(t, 1_000_000n);
+  const { env, balance } = await prepaidCallerOf(t, gateway, 1_000_000n);
   const folder = await temporaryFolder(t);
   const out = join(folder, 'hi.mp3');
   const clean = ['--clean', 'markdown', '--no-emoji'];
@@ -58,39 +60,32 @@ test('the bridge cleans input when it is told to, and says so', async (t) => {
     [{ format: 'off', emoji: true }, null, MARKDOWN.trim()],
     [undefined, null, MARKDOWN.trim()],
   ] as const) {
-    const { bridge, upstream, balance } = await openBridge(t, { bridge: cleaning ? { cleaning } : {} });
+    const { bridge, upstream, balance } = await openBridge(t, { gateway, bridge: cleaning ? { cleaning } : {} });
     const before = await balance();
-    const send = (input: string) => {
-      const body = JSON.stringify({ model: 'tts-1', voice: 'alloy', input });
-      const headers = { 'content-type': 'application/json' };
-      return fetch(`${bridge.url}/audio/speech`, { method: 'POST', headers, body });
-    };
-    const response = await send(MARKDOWN);
+    const response = await askBridge(bridge.url, { input: MARKDOWN });
     t.equal(response.status, 200, await response.clone().text());
     t.equal(response.headers.get('x-speechgate-cleaned'), header);
-    t.equal(upstream.requests[0]?.body?.input, spoken);
+    t.equal(upstream.requests.at(-1)?.body?.input, spoken);
     t.equal(await balance(), before - BigInt(18 * spoken.length), 'only what is spoken is paid');
     if (cleaning?.format !== 'markdown') continue;
-    const empty = await send(CODE);
+    const empty = await askBridge(bridge.url, { input: CODE });
     t.equal(empty.status, 400);
     t.match(await empty.text(), /input has only markup, code or emoji.*Send words to speak\. Nothing was bought\./);
   }
 });
 
 test('speechgate bridge takes --clean', async (t) => {
-  const { env, gateway } = await startPrepaidCaller(t, 1_000_000n);
+  const { env } = await prepaidCallerOf(t, gateway, 1_000_000n);
   const bridge = startCallerCommand(env, ['bridge', '--port', '0', '--no-token', '--clean', 'html']);
   const [, url] = await bridge.printed(/OPENAI_BASE_URL=(\S+)/);
-  const body = JSON.stringify({ model: 'tts-1', voice: 'alloy', input: '<p>Hello <b>world</b></p>' });
-  const headers = { 'content-type': 'application/json' };
-  const response = await fetch(`${url}/audio/speech`, { method: 'POST', headers, body });
+  const response = await askBridge(`${url}`, { input: '<p>Hello <b>world</b></p>' });
   t.equal(response.headers.get('x-speechgate-cleaned'), 'html', await response.text());
-  t.equal(gateway.upstream.requests[0]?.body?.input, 'Hello world');
+  t.equal(gateway.upstream.requests.at(-1)?.body?.input, 'Hello world');
   await bridge.stop('SIGINT');
 });
 
 test('an agent has a text cleaned, and pays for the words only', async (t) => {
-  const { gateway, wallet, budgetPath } = await startPrepaidCaller(t, 1_000_000n);
+  const { wallet, budgetPath } = await prepaidCallerOf(t, gateway, 1_000_000n);
   const budget = await openBudget(t, budgetPath, {});
   const client = new Speechgate({ baseUrl: gateway.url, pay: prepaid(wallet), trust: pinsOf(gateway), budget });
   const { call } = await startMcpAgent(t, dirname(budgetPath), { client, budget, flow: 'prepaid' });
@@ -98,7 +93,7 @@ test('an agent has a text cleaned, and pays for the words only', async (t) => {
   t.equal((await call('quote', args)).data.characters, SPOKEN.length);
   const spoken = await call('speak', args);
   t.equal(spoken.data.priceUsd, `0.000${PRICE}`, spoken.text);
-  t.equal(gateway.upstream.requests[0]?.body?.input, SPOKEN);
+  t.equal(gateway.upstream.requests.at(-1)?.body?.input, SPOKEN);
   const empty = await call('speak', { text: CODE, clean: 'markdown' });
   t.strictSame([empty.isError, /^text has only markup, code or emoji/.test(empty.text)], [true, true]);
   const other = await call('speak', { text: 'Hi', clean: 'md' });

@@ -1,26 +1,25 @@
 /** Files that are spoken part by part: each part is paid once, whatever interrupts the command. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { crc32 } from 'node:zlib';
-import { type Test, test } from 'tap';
+import { type Test, t, test } from 'tap';
 import { chapterTag } from '../../src/callers/cli/book-files.ts';
 import { secondsOf } from '../../src/callers/mcp/speak-tool.ts';
 import { wholeFrames } from '../../src/speech/mpeg-frame.ts';
 import { splitText } from '../../src/speech/split-text.ts';
-import { startPrepaidCaller } from '../support/caller.ts';
+import { prepaidCallerOf } from '../support/caller.ts';
 import { callerCommand, startCallerCommand } from '../support/caller-command.ts';
 import { startChild } from '../support/child.ts';
 import { listening } from '../support/client.ts';
 import { startGateway } from '../support/gateway.ts';
+import { serve } from '../support/listening.ts';
+import { startPrepaidGateway } from '../support/prepaid.ts';
 import { probe, withoutProbe } from '../support/probed-audio.ts';
 import { silentMp3 } from '../support/silent-audio.ts';
-import { body, ControlledStream, mp3, type StubUpstream, testUpstream, wav } from '../support/stub-upstream.ts';
+import { body, ControlledStream, mp3, wav } from '../support/stub-upstream.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { toneMp3 } from '../support/tone.ts';
 
@@ -61,26 +60,24 @@ const split = splitText(`A book.\n${SENTENCE.repeat(100)}`.trim(), 2_000);
 const PARTS = split.outcome === 'split' ? split.parts.map((part) => part.trim()) : [];
 const PRICE = BigInt(PARTS.reduce((sum, part) => sum + 18 * part.length, 0));
 
+const gateway = await startPrepaidGateway(t, await listening(), { worker: true });
+const { upstream } = gateway;
+
 const byPrepaid = async (t: Test) => {
-  const { env, gateway, balance } = await startPrepaidCaller(t, 1_000_000n);
-  return { env, upstream: gateway.upstream, balance };
+  Object.assign(upstream, { mode: mp3() }).requests.length = 0;
+  return prepaidCallerOf(t, gateway, 1_000_000n);
 };
 
-const byCard = async (t: Test, settings: Record<string, string> = {}) => {
-  const upstream = await testUpstream(t);
-  const gateway = await startGateway(
-    t,
-    { ...(await listening()), SPEECH_BASE_URL: upstream.url, ...settings },
-    { worker: true },
-  );
+const byCard = async (t: Test) => {
+  Object.assign(upstream, { mode: mp3() }).requests.length = 0;
   const account = await gateway.fund(100);
-  const env = {
+  const env: Readonly<Record<string, string>> = {
     SPEECHGATE_CONFIG_DIR: await temporaryFolder(t),
     SPEECHGATE_URL: gateway.config.baseUrl,
     SPEECHGATE_ACCOUNT: account,
     SPEECHGATE_PAY: 'card',
   };
-  return { env, upstream, balance: () => gateway.balance(account) };
+  return { env, balance: () => gateway.balance(account) };
 };
 
 async function bookIn(t: Test, text: string | Buffer = BOOK, name = 'book.md') {
@@ -91,10 +88,10 @@ async function bookIn(t: Test, text: string | Buffer = BOOK, name = 'book.md') {
   return { folder, out, say: ['say', file, '--out', out] };
 }
 
-const spokenBy = ({ requests }: StubUpstream) => requests.map(({ body }) => body?.input);
+const spoken = () => upstream.requests.map(({ body }) => body?.input);
 
 test('a Markdown file becomes one MP3, spoken without its markup', async (t) => {
-  const { env, upstream, balance } = await byPrepaid(t);
+  const { env, balance } = await byPrepaid(t);
   const { folder, out, say } = await bookIn(t);
   const shown = await callerCommand(env, ...say, '--dry-run');
   t.ok(shown.out.startsWith('A book.\nThis sentence'), shown.output);
@@ -106,7 +103,7 @@ test('a Markdown file becomes one MP3, spoken without its markup', async (t) => 
     new RegExp(`^The text has ${PARTS.length} parts\\. Not bought yet: ${PARTS.length}, for 0\\.0\\d+ USD\\.$`, 'm'),
   );
   t.match(line, new RegExp(`book\\.mp3: ${PARTS.length} parts, \\d+ bytes, 0\\.0\\d+ USD paid now`));
-  t.strictSame(spokenBy(upstream), PARTS);
+  t.strictSame(spoken(), PARTS);
   t.equal(await balance(), before - PRICE);
   t.ok(Math.abs((secondsOf(await readFile(out), 'audio/mpeg') ?? 0) - PARTS.length) < 0.1 * PARTS.length);
   t.strictSame((await readdir(folder)).sort(), ['book.md', 'book.mp3']);
@@ -114,18 +111,18 @@ test('a Markdown file becomes one MP3, spoken without its markup', async (t) => 
 });
 
 test('a text file is spoken as it is, also with --json', async (t) => {
-  const { env, upstream } = await byCard(t);
+  const { env } = await byCard(t);
   const { out, say } = await bookIn(t, '\ufeff# One * two', 'a.txt');
   const told = await callerCommand(env, ...say, '--json');
   t.equal(told.code, 0, told.err);
   const { length: bytes } = await readFile(out);
   t.strictSame(JSON.parse(told.out), { file: out, parts: 1, bytes, chargedMicroUsd: 18 * '# One * two'.length });
-  t.strictSame(spokenBy(upstream), ['# One * two']);
+  t.strictSame(spoken(), ['# One * two']);
 });
 
 for (const [flow, start] of Object.entries({ prepaid: byPrepaid, card: byCard })) {
   test(`${flow}: after Ctrl-C the same command goes on and pays for each part once`, async (t) => {
-    const { env, upstream, balance } = await start(t);
+    const { env, balance } = await start(t);
     const { folder, out, say } = await bookIn(t);
     const before = await balance();
     const second = new ControlledStream();
@@ -136,6 +133,7 @@ for (const [flow, start] of Object.entries({ prepaid: byPrepaid, card: byCard })
     };
     const command = startCallerCommand(env, say);
     await second.opened;
+    await command.printed(/^Part 2 of 3, about \d+ s left, 0\.0\d+ USD paid …$/m);
     const interrupted = await command.stop('SIGINT');
     t.equal(interrupted.code, 5, interrupted.output);
     t.match(interrupted.err, /^Interrupted: Bought: 1 of 3 parts, for 0\.0\d+ USD in this run\. To continue, run /m);
@@ -146,14 +144,14 @@ for (const [flow, start] of Object.entries({ prepaid: byPrepaid, card: byCard })
     t.equal(code, 0, err);
     t.match(err, /^The text has 3 parts\. Not bought yet: 2,/m);
     t.equal(await balance(), before - PRICE);
-    t.strictSame(spokenBy(upstream), PARTS, 'each is spoken once');
+    t.strictSame(spoken(), PARTS, 'each is spoken once');
     t.ok(Math.abs((secondsOf(await readFile(out), 'audio/mpeg') ?? 0) - 3) < 0.3);
     t.strictSame((await readdir(folder)).sort(), ['book.md', 'book.mp3']);
   });
 }
 
 test('after a chapter was put before those that are bought, they are not paid again', async (t) => {
-  const { env, upstream } = await byPrepaid(t);
+  const { env } = await byPrepaid(t);
   const { folder, say } = await bookIn(t, '# One\n\nThe first.\n\n# Two\n\nThe second.');
   const second = new ControlledStream();
   upstream.mode = (request, response) => (upstream.requests.length === 2 ? second.mode : mp3())(request, response);
@@ -162,16 +160,16 @@ test('after a chapter was put before those that are bought, they are not paid ag
   await command.stop('SIGINT');
   await second.write(silentMp3(1000));
   second.end();
-  const before = spokenBy(upstream);
+  const before = spoken();
   await writeFile(join(folder, 'book.md'), '# New\n\nIn front.\n\n# One\n\nThe first.\n\n# Two\n\nThe second.');
   const { code, err } = await callerCommand(env, ...say);
   t.equal(code, 0, err);
   t.equal(before.length, 2);
-  t.strictSame(spokenBy(upstream), [...before, 'New.\nIn front.']);
+  t.strictSame(spoken(), [...before, 'New.\nIn front.']);
 });
 
 test('after kill -9 the same command goes on and pays for each part once', async (t) => {
-  const { env, upstream, balance } = await byPrepaid(t);
+  const { env, balance } = await byPrepaid(t);
   const { folder, say } = await bookIn(t);
   const before = await balance();
   const first = new ControlledStream();
@@ -185,7 +183,7 @@ test('after kill -9 the same command goes on and pays for each part once', async
   const { code, err } = await callerCommand(env, ...say);
   t.equal(code, 0, err);
   t.equal(await balance(), before - PRICE);
-  t.strictSame(spokenBy(upstream), PARTS);
+  t.strictSame(spoken(), PARTS);
   t.strictSame((await readdir(folder)).sort(), ['book.md', 'book.mp3']);
 });
 
@@ -209,13 +207,13 @@ const encryptedBy = (algorithm: string) => ({
 });
 
 test('an EPUB is spoken chapter by chapter, in the order of its spine', async (t) => {
-  const { env, upstream } = await byCard(t);
+  const { env } = await byCard(t);
   for (const book of [EPUB, encryptedBy('http://www.idpf.org/2008/embedding')]) {
     const { say } = await bookIn(t, zipOf(book), 'book.epub');
     const { code, err } = await callerCommand(env, ...say);
     t.equal(code, 0, err);
   }
-  t.strictSame([...new Set(spokenBy(upstream))], ['One.\nFirst & last.', 'Two.\nThe end.']);
+  t.strictSame([...new Set(spoken())], ['One.\nFirst & last.', 'Two.\nThe end.']);
 });
 
 const CONTENTS = (entries: readonly (readonly [title: string, address: string])[]) =>
@@ -268,7 +266,7 @@ const run = promisify(execFile);
 const CHAPTERED = `# A book\n\nBy me.\n\n${['One', 'Zwölf', 'Three'].map((title) => `## ${title}\n\n${SENTENCE.repeat(50)}\n\n`).join('')}`;
 
 /** Whatever is asked is spoken as thirty characters a second. */
-async function readAloud(upstream: StubUpstream): Promise<void> {
+async function readAloud(): Promise<void> {
   const tone = await toneMp3(440, 24_000, 75);
   const { offsets } = wholeFrames(tone);
   upstream.mode = (request, response) => {
@@ -278,8 +276,8 @@ async function readAloud(upstream: StubUpstream): Promise<void> {
 }
 
 test('an MP3 of several chapters has their titles and times in a tag, and plays', { skip: withoutProbe }, async (t) => {
-  const { env, upstream } = await byCard(t);
-  await readAloud(upstream);
+  const { env } = await byCard(t);
+  await readAloud();
   const { folder, out, say } = await bookIn(t, CHAPTERED);
   t.match((await callerCommand(env, ...say, '--dry-run')).out, /^4 chapters: A book, One, Zwölf, Three$/m);
   const told = await callerCommand(env, ...say, '--captions');
@@ -315,7 +313,7 @@ test('a tag lists more chapters than one table of contents may', { skip: without
 });
 
 test('parts of several sampling rates are not joined, and stay', { skip: withoutProbe }, async (t) => {
-  const { env, upstream } = await byCard(t);
+  const { env } = await byCard(t);
   const { folder, say } = await bookIn(t);
   const [low, high] = [body(await toneMp3(440, 24_000, 1)), body(await toneMp3(440, 44_100, 1))];
   let asked = 0;
@@ -331,7 +329,7 @@ test('parts of several sampling rates are not joined, and stay', { skip: without
 });
 
 test('of a service that speaks WAV one part is bought, however often it is tried', async (t) => {
-  const { env, upstream, balance } = await byCard(t);
+  const { env, balance } = await byCard(t);
   upstream.mode = wav();
   const { say } = await bookIn(t);
   const first = await callerCommand(env, ...say);
@@ -345,8 +343,8 @@ test('of a service that speaks WAV one part is bought, however often it is tried
 });
 
 test('with --chapters files each chapter is a file with its title, and captions', { skip: withoutProbe }, async (t) => {
-  const { env, upstream } = await byCard(t);
-  await readAloud(upstream);
+  const { env } = await byCard(t);
+  await readAloud();
   const { folder, say } = await bookIn(t, CHAPTERED);
   const { code, err, out } = await callerCommand(env, ...say, '--chapters', 'files', '--captions', '--json');
   t.equal(code, 0, err);
@@ -364,32 +362,8 @@ test('with --chapters files each chapter is a file with its title, and captions'
   t.match(await readFile(join(folder, 'book-03.vtt'), 'utf8'), /^WEBVTT\n\n00:00:00\.000 --> [\d:.]+\nZwölf\.\n/);
 });
 
-test('after Ctrl-C the same command goes on in files of chapters, and says how long', async (t) => {
-  const { env, upstream, balance } = await byPrepaid(t);
-  const { folder, say } = await bookIn(t, CHAPTERED);
-  const before = await balance();
-  const third = new ControlledStream();
-  let asked = 0;
-  upstream.mode = (request, response) => {
-    asked += 1;
-    (asked === 3 ? third.mode : mp3())(request, response);
-  };
-  const command = startCallerCommand(env, [...say, '--chapters', 'files']);
-  await third.opened;
-  await command.printed(/^Part 3 of 7, about \d+ s left, 0\.0\d+ USD paid …$/m);
-  t.equal((await command.stop('SIGINT')).code, 5);
-  await third.write(silentMp3(1000));
-  third.end();
-  const { code, err } = await callerCommand(env, ...say, '--chapters', 'files');
-  t.equal(code, 0, err);
-  t.equal(upstream.requests.length, 7, 'each is spoken once');
-  const spoken = spokenBy(upstream).reduce<number>((sum, text) => sum + String(text).length, 0);
-  t.equal(await balance(), before - BigInt(18 * spoken));
-  t.equal((await readdir(folder)).length, 5);
-});
-
 test('what is no EPUB, or is encrypted, is refused with why and the usage, with 2', async (t) => {
-  const { env, upstream } = await byCard(t);
+  const { env } = await byCard(t);
   const { [CONTAINER]: _, ...without } = EPUB;
   const whole = zipOf(EPUB);
   const [isNone, isEncrypted] = [
@@ -412,18 +386,15 @@ test('what is no EPUB, or is encrypted, is refused with why and the usage, with 
 });
 
 test('Ctrl-C before a part is sent ends with 130', async (t) => {
-  const { env, upstream } = await byCard(t);
+  const { env } = await byCard(t);
   const { say } = await bookIn(t);
   let stop = () => {};
-  const service = createServer(async ({ url }, response) => {
+  const url = await serve(t, async ({ url }, response) => {
     stop();
     const answer = await fetch(`${env.SPEECHGATE_URL}${url}`);
     response.writeHead(answer.status, { 'content-type': 'application/json' }).end(await answer.text());
-  }).listen(0, '127.0.0.1');
-  t.teardown(() => service.close());
-  await once(service, 'listening');
-  const { port } = service.address() as AddressInfo;
-  const command = startCallerCommand({ ...env, SPEECHGATE_URL: `http://127.0.0.1:${port}` }, say);
+  });
+  const command = startCallerCommand({ ...env, SPEECHGATE_URL: url }, say);
   stop = () => void command.stop('SIGINT');
   const { code, err } = await command.ended;
   t.strictSame([code, upstream.requests.length], [130, 0], err);
@@ -431,15 +402,18 @@ test('Ctrl-C before a part is sent ends with 130', async (t) => {
 });
 
 test('a file waits where the service limits requests', async (t) => {
-  const { env, upstream } = await byCard(t, { RATE_LIMIT_MAX: '1', RATE_LIMIT_WINDOW_SECONDS: '2' });
+  const limits = { RATE_LIMIT_MAX: '1', RATE_LIMIT_WINDOW_SECONDS: '2', SPEECH_BASE_URL: upstream.url };
+  const limited = await startGateway(t, { ...(await listening()), ...limits }, { worker: true });
+  const { env } = await byCard(t);
   const { say } = await bookIn(t);
-  const { code, err } = await callerCommand(env, ...say);
+  const own = { SPEECHGATE_URL: limited.config.baseUrl, SPEECHGATE_ACCOUNT: await limited.fund(100) };
+  const { code, err } = await callerCommand({ ...env, ...own }, ...say);
   t.equal(code, 0, err);
-  t.strictSame(spokenBy(upstream), PARTS);
+  t.strictSame(spoken(), PARTS);
 });
 
 test('a second command for the same file buys nothing', async (t) => {
-  const { env, upstream, balance } = await byPrepaid(t);
+  const { env, balance } = await byPrepaid(t);
   const { say } = await bookIn(t);
   const before = await balance();
   const first = new ControlledStream();
@@ -460,7 +434,7 @@ test('a second command for the same file buys nothing', async (t) => {
 });
 
 test('a cap stops a file before its first part, or between two, and nothing is lost', async (t) => {
-  const { env, upstream, balance } = await byPrepaid(t);
+  const { env, balance } = await byPrepaid(t);
   const { folder, say } = await bookIn(t);
   const over = await callerCommand(env, ...say, '--max', '0.05');
   t.strictSame([over.code, upstream.requests.length], [4, 0], over.err);
@@ -472,12 +446,12 @@ test('a cap stops a file before its first part, or between two, and nothing is l
   const before = await balance();
   const rest = await callerCommand(env, ...say, '--max', '0.06');
   t.equal(rest.code, 0, rest.err);
-  t.strictSame(spokenBy(upstream), PARTS);
+  t.strictSame(spoken(), PARTS);
   t.equal(before - (await balance()), PRICE - 18n * BigInt(PARTS[0]?.length ?? 0));
 });
 
 test('a file that cannot be spoken is refused with 2, and nothing is bought', async (t) => {
-  const { env, upstream } = await byPrepaid(t);
+  const { env } = await byPrepaid(t);
   const folder = await temporaryFolder(t);
   const out = join(folder, 'a.mp3');
   await writeFile(join(folder, 'binary.txt'), Buffer.from([0xff, 0xfe, 0x00]));
@@ -503,5 +477,5 @@ test('a file that cannot be spoken is refused with 2, and nothing is bought', as
   const noFile = await callerCommand(env, 'say', 'Hello', '--out', out, '--captions');
   t.strictSame([noFile.code, noFile.err.slice(0, 42)], [2, '--chapters and --captions need a text file']);
   t.equal((await callerCommand(env, 'say', 'Read about a.txt', '--out', out)).code, 0);
-  t.strictSame(spokenBy(upstream), ['Read about a.txt']);
+  t.strictSame(spoken(), ['Read about a.txt']);
 });

@@ -16,7 +16,6 @@ import { budgetPath, openBudget, pendingOf, prepaid, serviceThatCharged } from '
 
 setFlagsFromString('--expose-gc');
 const collectGarbage: () => void = runInNewContext('gc');
-const DAY_MS = 86_400_000;
 
 const overCap = (scope: string, leftMicroUsd: bigint) => (error: unknown) => {
   assert.ok(error instanceof OverCapError, String(error));
@@ -71,15 +70,13 @@ test('a refusal tells what is spent, what is reserved, and how long its signatur
     assert.deepEqual(used, { spentMicroUsd: 300n, reservedMicroUsd, reservedUntil });
     return [reservedMicroUsd, reservedUntil?.toISOString().slice(11, 19) ?? null, error.message] as const;
   };
-  const bySignature = 'those with a signature until 2026-11-23T12:01:30Z';
   const [refused, open] = [await buy('refused', NOON_SECONDS + 60), await buy('open', NOON_SECONDS + 30)];
   await refused.settle(0n);
   const [reserved, until, message] = await refusal();
   t.strictSame([reserved, until], [400n, '12:01:30']);
-  t.equal(
+  t.match(
     message,
-    'This speech may cost 800 micro-USD, but only 300 of the cap of 1000 is left: 300 is spent, 400 is reserved for purchases that ' +
-      `may still be charged, ${bySignature}. Raise perDayMicroUsd or shorten the text. You were not charged.`,
+    /800 .* only 300 of the cap of 1000 is left: 300 is spent, 400 is reserved .* until 2026-11-23T12:01:30Z\./,
   );
   now += 90_000;
   t.strictSame((await refusal()).slice(0, 2), [200n, null]);
@@ -123,24 +120,6 @@ test('a negative amount, one above the reservation, and a record after the settl
   await t.rejects(reservation.record(pendingOf('late')), /already settled/);
 });
 
-test('a purchase counts on the UTC day of its reservation', async (t) => {
-  const path = await budgetPath(t);
-  let now = Date.parse('2026-11-23T23:59:59.999Z');
-  const budget = await openBudget(t, path, { perDayMicroUsd: 100n }, () => now);
-  const late = await budget.reserve(prepaid(100n));
-  await assert.rejects(budget.reserve(prepaid(1n)), overCap('day', 0n));
-  now += 1;
-  const early = await budget.reserve(prepaid(70n));
-  await late.settle(90n);
-  const { spentTodayMicroUsd, spentMicroUsd, reservedMicroUsd, leftMicroUsd } = await budget.read();
-  t.strictSame([spentTodayMicroUsd, spentMicroUsd, reservedMicroUsd, leftMicroUsd], [0n, 90n, 70n, 30n]);
-  await early.settle(70n);
-  now -= 1;
-  await assert.rejects(budget.reserve(prepaid(11n)), overCap('day', 10n));
-  now += 400 * DAY_MS;
-  t.equal((await budget.read()).leftMicroUsd, 100n);
-});
-
 test('hundreds of parallel reservations by several openers stay within the limit', async (t) => {
   const path = await budgetPath(t);
   const limits = { perDayMicroUsd: 1000n, totalMicroUsd: 1000n };
@@ -152,34 +131,6 @@ test('hundreds of parallel reservations by several openers stay within the limit
   for (const end of ends) if (end.status === 'rejected') t.ok(end.reason instanceof OverCapError);
   await Promise.all(reserved.map((reservation) => reservation.settle(3n)));
   t.equal((await openBudget(t, path).then((budget) => budget.read())).spentMicroUsd, 426n);
-});
-
-test('purchases of a closed budget are lost and settle as the service reports', async (t) => {
-  const path = await budgetPath(t);
-  const ended = await openFileBudget(path, {});
-  await ended.reserve(prepaid(10n));
-  const [charged, restored, unknown] = await Promise.all([1, 2, 3].map(() => ended.reserve(prepaid(10n))));
-  await charged?.record(pendingOf('charged'));
-  await restored?.record(pendingOf('restored'));
-  await unknown?.record(pendingOf('unknown'));
-  const living = await openBudget(t, path, { totalMicroUsd: 40n });
-  t.strictSame(await living.lost(), []);
-  await ended.close();
-  await t.rejects(ended.reserve(prepaid(1n)), /closed/);
-  const lost = await living.lost();
-  t.strictSame(lost.map(({ pending }) => pending?.identifier).sort(), ['charged', 'restored', 'unknown', undefined]);
-  t.strictSame(
-    lost.find(({ pending }) => pending?.identifier === 'charged')?.pending,
-    pendingOf('charged'),
-    'all it takes to ask again',
-  );
-  await assert.rejects(living.reserve(prepaid(1n)), overCap('total', 0n));
-  await living.concludeLost(serviceThatCharged({ charged: 8n, restored: 0n }));
-  const { spentMicroUsd, reservedMicroUsd, leftMicroUsd } = await living.read();
-  t.strictSame([spentMicroUsd, reservedMicroUsd, leftMicroUsd], [8n, 10n, 22n]);
-  await living.concludeLost(serviceThatCharged({ unknown: 10n }));
-  t.strictSame((await living.read()).spentMicroUsd, 18n);
-  t.strictSame(await living.lost(), []);
 });
 
 test('one failed lookup does not stop the lookup of other lost purchases', async (t) => {
@@ -198,32 +149,26 @@ test('one failed lookup does not stop the lookup of other lost purchases', async
   t.strictSame([spentMicroUsd, reservedMicroUsd], [3n, 10n]);
 });
 
-test('concluding a lost purchase cancels its audio stream', async (t) => {
+test('a lost purchase with audio is saved before it settles, or its audio is canceled', async (t) => {
   const path = await budgetPath(t);
-  await leaveOpen(path, 'heard');
-  const reasons: unknown[] = [];
-  const audio = new ReadableStream<Uint8Array>({
-    cancel(reason) {
-      reasons.push(reason);
-    },
-  });
+  await leaveOpen(path, 'heard', 'unsaved');
   const living = await openBudget(t, path);
-  await living.concludeLost({ resolveOutcome: async () => ({ chargedMicroUsd: 2n, speech: { audio } }) });
-  t.equal(reasons.length, 1);
-});
-
-test('a lost purchase with audio is saved before it settles', async (t) => {
-  const path = await budgetPath(t);
-  await leaveOpen(path, 'heard');
-  const living = await openBudget(t, path);
-  const service = { resolveOutcome: async () => ({ chargedMicroUsd: 2n, speech: { audio: new ReadableStream() } }) };
+  let canceled = 0;
+  const resolveOutcome = async () => {
+    const audio = new ReadableStream<Uint8Array>({ cancel: () => void canceled++ });
+    return { chargedMicroUsd: 2n, speech: { audio } };
+  };
   const full = { save: () => Promise.reject(new Error('The disk is full.')) };
-  await t.rejects(living.concludeLost(service, full), /full/);
-  t.equal((await living.read()).reservedMicroUsd, 10n);
+  await t.rejects(living.concludeLost({ resolveOutcome }, full), /full/);
+  t.equal((await living.read()).reservedMicroUsd, 20n);
   const kept = new SavedPurchases(dirname(path));
-  await living.concludeLost(service, kept);
+  await living.concludeLost({ resolveOutcome }, kept);
   t.strictSame((await kept.find('heard'))?.pending, pendingOf('heard'));
-  t.equal((await living.read()).spentMicroUsd, 2n);
+  t.equal((await living.read()).spentMicroUsd, 4n);
+  await leaveOpen(path, 'canceled');
+  canceled = 0;
+  await living.concludeLost({ resolveOutcome });
+  t.equal(canceled, 1);
 });
 
 test('lookups of lost purchases do not overlap', async (t) => {
@@ -309,53 +254,36 @@ test('only the owner can access the budget files, whatever their earlier mode', 
   t.strictSame(told, [0o600]);
 });
 
-for (const name of ['budget.jsonl', 'budget.jsonl.lock', 'budget.jsonl.owners']) {
-  test(`a symbolic link in place of ${name} is refused`, async (t) => {
+test('a symbolic link in place of a budget file is refused, and a file of another user', async (t) => {
+  for (const name of ['budget.jsonl', 'budget.jsonl.lock', 'budget.jsonl.owners']) {
     const path = await budgetPath(t);
     const target = join(dirname(path), 'target');
     await writeFile(target, 'untouched');
     await symlink(target, join(dirname(path), name));
-    await assert.rejects(openFileBudget(path, {}), ForeignFileError);
+    await assert.rejects(openFileBudget(path, {}), ForeignFileError, name);
     t.equal(await readFile(target, 'utf8'), 'untouched');
-  });
-}
-
-test('a file of another user is refused', {
-  skip: process.geteuid?.() !== 0 && 'only root may give files away',
-}, async (t) => {
+  }
+  if (process.geteuid?.() !== 0) return t.comment('only root may give files away');
   const path = await budgetPath(t);
   await writeFile(path, '');
   await chown(path, 65_534, 65_534);
   await assert.rejects(openFileBudget(path, {}), ForeignFileError);
 });
 
-test('a file that is not a budget is refused and not changed', async (t) => {
-  for (const content of [
-    '',
-    'notes',
-    '{"speechgate":"budget","version":1}\n',
-    '{"speechgate":"budget","version":2}\n',
-    '[]\n',
-  ]) {
+test('a file that is no budget, is truncated or has changed amounts is refused, not changed', async (t) => {
+  for (const content of ['', 'notes', '{"speechgate":"budget","version":2}\n']) {
     const path = await budgetPath(t);
     await writeFile(path, content);
     await assert.rejects(openFileBudget(path, {}), DamagedBudgetError);
     t.equal(await readFile(path, 'utf8'), content);
   }
-});
-
-test('a truncated file or one with changed amounts is refused', async (t) => {
   const path = await budgetPath(t);
   const budget = await openFileBudget(path, {});
   await (await budget.reserve(prepaid(10n))).settle(10n);
   await budget.reserve(prepaid(5n));
   const whole = await readFile(path, 'utf8');
-  for (const content of [
-    whole.slice(0, whole.length / 2),
-    '\0'.repeat(whole.length),
-    whole.replace('"10"', '10'),
-    whole.replace('"5"', '"5.5"'),
-  ]) {
+  const [half, zeros] = [whole.slice(0, whole.length / 2), '\0'.repeat(whole.length)];
+  for (const content of [half, zeros, whole.replace('"10"', '10'), whole.replace('"5"', '"5.5"')]) {
     await writeFile(path, content);
     await assert.rejects(budget.read(), DamagedBudgetError, content);
     await assert.rejects(budget.reserve(prepaid(1n)), DamagedBudgetError, content);
@@ -377,9 +305,10 @@ test('an open budget notices that its file was removed or replaced', async (t) =
   t.equal((await budget.read()).leftMicroUsd, 10n);
 });
 
-test('settled purchases do not make the file grow or leave files behind', async (t) => {
+test('settled purchases and closed budgets do not make the file grow or leave files behind', async (t) => {
   const path = await budgetPath(t);
   await writeFile(`${path}.${'0'.repeat(8)}-0000-0000-0000-${'0'.repeat(12)}.new`, 'left by a killed process');
+  await (await openFileBudget(path, {})).close();
   const budget = await openBudget(t, path);
   await (await budget.reserve(prepaid(77n))).record(pendingOf('kept'));
   const sizes: number[] = [];
@@ -388,10 +317,9 @@ test('settled purchases do not make the file grow or leave files behind', async 
     sizes.push((await stat(path)).size);
   }
   t.ok(Math.max(...sizes) - Math.min(...sizes) < 10, String(sizes));
-  t.strictSame(
-    (await readdir(dirname(path))).sort(),
-    ['', '.lock', '.owners'].map((end) => `${basename(path)}${end}`),
-  );
+  const files = ['', '.lock', '.owners'].map((end) => `${basename(path)}${end}`);
+  t.strictSame((await readdir(dirname(path))).sort(), files);
+  t.equal((await readdir(`${path}.owners`)).length, 1);
 });
 
 test('a budget stays open until it is closed, even if nothing refers to it', async (t) => {
@@ -407,13 +335,6 @@ test('a budget stays open until it is closed, even if nothing refers to it', asy
   }
   t.strictSame(await (await openBudget(t, path)).lost(), []);
   t.strictSame(warnings, []);
-});
-
-test('the owner files of closed budgets are removed', async (t) => {
-  const path = await budgetPath(t);
-  for (let round = 0; round < 3; round++) await (await openFileBudget(path, {})).close();
-  await openBudget(t, path);
-  t.equal((await readdir(`${path}.owners`)).length, 1);
 });
 
 test('the file keeps open purchases but no text or id of settled ones', async (t) => {

@@ -52,21 +52,6 @@ test('killed processes never overspend, and the file accounts for every purchase
   t.comment(`${KILL_POINTS} kills, ${sent.length} purchases, ${lost.length} lost, ${unsent.length} of them unsent`);
 });
 
-test('parallel processes spend no more than the limit', async (t) => {
-  const path = await budgetPath(t);
-  const limit = 200n * MAX_MICRO_USD;
-  const children = Array.from({ length: PROCESSES }, () => startSpender(t, 'spend', path, String(limit)));
-  await Promise.all(children.map((child) => child.said(/^has spent$/m)));
-  const sent = children.map((child) => sentBy(child.output()));
-  const { spentMicroUsd, reservedMicroUsd } = await (await openBudget(t, path)).read();
-  t.equal(
-    spentMicroUsd,
-    sent.flat().reduce((sum, identifier) => sum + chargeOf(identifier), 0n),
-  );
-  t.ok(reservedMicroUsd === 0n && spentMicroUsd <= limit && spentMicroUsd > limit - MAX_MICRO_USD);
-  for (const { length } of sent) t.ok(length > 0, 'each had its turn');
-});
-
 test('reservations of a stopped process are not lost, those of a killed one are', async (t) => {
   const path = await budgetPath(t);
   const budget = await openBudget(t, path, { totalMicroUsd: 20n });

@@ -368,7 +368,7 @@ test('a misspelt or blank cap ends every command with 2 before a request is sent
   }
   for (const args of spending) {
     const capped = await callerCommand({ ...env, SPEECHGATE_MAX_PER_DAY: '1', SPEECHGATE_MAX_TOTAL: '0' }, ...args);
-    assert.match(capped.err, /^Caps: 1\.000000 USD per day, 0\.000000 USD in total\.$/m, args[0]);
+    assert.match(capped.err, /^Caps: 1\.000000 USD per day, 0\.000000 USD in total\./m, args[0]);
     assert.match((await callerCommand(env, ...args)).err, /^There is no cap: .*speechgate connect --max-per-day 1\.$/m);
   }
 });

@@ -177,6 +177,7 @@ test('a refused call tells the agent what to do and charges nothing', async (t) 
 });
 
 test('an agent pays by card, and does not learn the account id', async (t) => {
+  gateway.upstream.mode = mp3();
   const account = await gateway.fund(50);
   const folder = await temporaryFolder(t);
   const env = { SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: gateway.url, SPEECHGATE_ACCOUNT: account };
