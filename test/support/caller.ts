@@ -6,10 +6,7 @@ import type { GatewayOptions } from './gateway.ts';
 import { fundedWallet, type PrepaidGateway, startPrepaidGateway } from './prepaid.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
-/** Who pays a gateway from a prepaid balance, with a settings folder of their own. */
-export type PrepaidCaller = Awaited<ReturnType<typeof startPrepaidCaller>>;
-
-/** @param microUsd the balance */
+/** Who pays a gateway from a prepaid balance, with a settings folder of their own. @param microUsd the balance */
 export async function startPrepaidCaller(t: Test, microUsd: bigint, options: GatewayOptions = {}) {
   return prepaidCallerOf(t, await startPrepaidGateway(t, await listening(), options), microUsd);
 }

@@ -113,15 +113,13 @@ const ORDER = { text: 'Hello world' };
 async function startCutAgent(t: Test) {
   const caller = await prepaidCallerOf(t, gateway, 10_000n);
   const { wallet, budgetPath } = caller;
-  const line = { loses: 'nothing' as 'nothing' | 'requests' | 'answers' | 'budget' };
+  const line = { loses: 'nothing' as 'nothing' | 'requests' | 'budget' };
   const send: typeof fetch = async (input, init) => {
     const isSpeech = (input instanceof Request ? input.url : String(input)).endsWith('/x402/tts');
     if (isSpeech && line.loses === 'requests') throw new TypeError('the line is cut');
     const response = await fetch(input, init);
     if (isSpeech && line.loses === 'budget') await writeFile(budgetPath, 'no budget\n');
-    if (!isSpeech || line.loses === 'nothing' || line.loses === 'budget') return response;
-    await response.arrayBuffer();
-    throw new TypeError('the line is cut');
+    return response;
   };
   const budget = await openBudget(t, budgetPath, { totalMicroUsd: 1000n });
   const trust = pinsOf(gateway);
@@ -146,23 +144,6 @@ test('resuming a request that never arrived buys it once', async (t) => {
   t.strictSame(await readFile(data.path), Buffer.from(silentMp3(1000)));
   t.strictSame([data.priceUsd, data.budgetLeftUsd], ['0.000198', '0.000802']);
   t.match((await speak({ resume: identifier })).text, /resume must be the identifier of an open purchase, not /);
-  t.equal(await balance(), 10_000n - 198n);
-});
-
-test('resuming a purchase with a lost response fetches its audio, charged once', async (t) => {
-  const { budget, line, speak, balance } = await startCutAgent(t);
-  line.loses = 'answers';
-  const identifier = toResume((await speak(ORDER)).text);
-  line.loses = 'nothing';
-  // Until the books have followed the answer, the end is unknown.
-  let path: string | undefined;
-  await until(async () => {
-    ({ path } = (await speak({ resume: identifier })).data ?? {});
-    return path !== undefined;
-  });
-  t.strictSame(await readFile(path ?? assert.fail()), Buffer.from(silentMp3(1000)));
-  const { spentMicroUsd, reservedMicroUsd } = await budget.read();
-  t.strictSame([spentMicroUsd, reservedMicroUsd], [198n, 0n]);
   t.equal(await balance(), 10_000n - 198n);
 });
 
