@@ -30,8 +30,6 @@ export const CLAWBACKS: readonly [
   spent: number,
   steps: readonly [Step, balance: number, debt: number][],
 ][] = [
-  ['a full refund', 0, [[refund(), 0, 0]]],
-  ['a full refund after all credit was spent', 500, [[refund(), 0, 500]]],
   ['a full refund after some credit was spent', 120, [[refund(), 0, 120]]],
   [
     'several partial refunds',
@@ -48,39 +46,6 @@ export const CLAWBACKS: readonly [
     [
       [refund(200, 'pending'), 0, 150],
       [settle('failed'), 50, 0],
-    ],
-  ],
-  [
-    'a refund that is canceled',
-    0,
-    [
-      [refund(200, 'pending'), 300, 0],
-      [settle('canceled'), 500, 0],
-    ],
-  ],
-  [
-    'a refund that succeeds later',
-    0,
-    [
-      [refund(200, 'pending'), 300, 0],
-      [settle('succeeded'), 300, 0],
-    ],
-  ],
-  [
-    'a dispute that is won',
-    500,
-    [
-      [dispute(), 0, 500],
-      [turn('under_review'), 0, 500],
-      [turn('won'), 0, 0],
-    ],
-  ],
-  [
-    'a dispute that is lost',
-    0,
-    [
-      [dispute(), 0, 0],
-      [turn('lost'), 0, 0],
     ],
   ],
   [
@@ -107,28 +72,11 @@ export const CLAWBACKS: readonly [
     ],
   ],
   [
-    'an inquiry',
-    0,
-    [
-      [dispute(500, 'warning_needs_response'), 500, 0],
-      [turn('warning_closed'), 500, 0],
-    ],
-  ],
-  [
     'an inquiry that becomes a dispute',
     0,
     [
       [dispute(500, 'warning_needs_response'), 500, 0],
       [turn('needs_response'), 0, 0],
-    ],
-  ],
-  [
-    'a refund after a dispute that was won',
-    100,
-    [
-      [dispute(), 0, 100],
-      [turn('won'), 400, 0],
-      [refund(), 0, 100],
     ],
   ],
   [
