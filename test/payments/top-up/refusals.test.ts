@@ -227,32 +227,21 @@ test('a refused bank payment can be made again for the same account', async (t) 
   t.match((await gateway.call(again)).text, /The account of your earlier purchase/);
 });
 
-for (const state of ['open', 'expired'] as const) {
-  test(`the page of an ${state} session leads back to amount, account and challenge`, async (t) => {
-    const { checkout, gateway } = await setUp(t);
-    const account = await gateway.fund(500);
-    const session = await open(gateway, { accountId: account, challengeId: 'from-a-402' });
-    if (state === 'expired') await checkout.stripe.checkout.sessions.expire(session);
+test('the page of an unpaid session leads back to amount, account and challenge', async (t) => {
+  const { checkout, gateway } = await setUp(t);
+  const account = await gateway.fund(500);
+  const session = await open(gateway, { accountId: account, challengeId: 'from-a-402' });
+  for (const said of [/has not been paid/, /has expired. Nothing was charged/]) {
     const page = await back(gateway, session);
     t.equal(page.status, 402);
     t.equal(page.headers.get('cache-control'), 'private, no-store');
-    const again = links(page.text).at(-1) ?? '';
-    t.match(page.text, state === 'expired' ? /has expired. Nothing was charged/ : /has not been paid/);
-    const launcher = await gateway.call(again);
+    t.match(page.text, said);
+    const launcher = await gateway.call(links(page.text).at(-1) ?? '');
     t.match(launcher.text, /The account of your earlier purchase/);
     t.match(launcher.text, /value="700" checked/);
     t.match(launcher.text, /name="challengeId" value="from-a-402"/);
-  });
-}
-
-test('a purchase that was never paid is begun again for a new account', async (t) => {
-  const { checkout, gateway } = await setUp(t);
-  const session = await open(gateway);
-  await checkout.stripe.checkout.sessions.expire(session);
-  const [again = assert.fail()] = links((await back(gateway, session)).text);
-  const launcher = await gateway.call(again);
-  t.match(launcher.text, /New account/);
-  t.match(launcher.text, /value="700" checked/);
+    await checkout.stripe.checkout.sessions.expire(session).catch(() => {});
+  }
 });
 
 /** What becomes of a purchase whose session's id never reached the database, and how its row is then. */
@@ -264,27 +253,27 @@ const LOST: Readonly<Record<string, (gateway: Gateway, session: string) => Promi
   'with its row in a restore': ({ db }, session) => sql`delete from top_up where session_id = ${session}`.execute(db),
 };
 
-for (const [name, lose] of Object.entries(LOST)) {
-  test(`R16: a session whose id was lost ${name} is credited once paid`, async (t) => {
+test('R16: a session whose id was lost is credited once paid', async (t) => {
+  for (const [name, lose] of Object.entries(LOST)) {
     const { checkout, gateway, session } = await sent(t, { challengeId: 'from-a-402' });
     const { id, account_id } = await purchase(gateway, session);
     await lose(gateway, session);
     t.equal((await runTurn(gateway, 'checkout_sweep')).outcome, 'done');
     const found = await purchase(gateway, session);
     const { state, account_id: account, amount_cents: cents, challenge_id: challenge } = found;
-    t.strictSame([found.id, state, account, cents, challenge], [id, 'open', account_id, 700, 'from-a-402']);
+    t.strictSame([found.id, state, account, cents, challenge], [id, 'open', account_id, 700, 'from-a-402'], name);
 
     // The list is read past it, and a day is over, when the money arrives.
     await sql`update processor_list set read_until = now() where name = 'sessions'`.execute(gateway.db);
     await age(gateway, session, 9 * DAY);
     await checkout.endBankPayment(session, 'arrived');
-    t.equal((await runTurn(gateway, 'top_ups')).count, 1);
+    t.equal((await runTurn(gateway, 'top_ups')).count, 1, name);
     t.equal(await gateway.balance(account_id), 7_000_000n);
     t.strictSame(await audit(gateway.db), []);
     const processor = new Processor(checkout.secretKey, checkout.apiBase);
     t.strictSame((await auditPurchases(gateway.db, processor, () => {})).findings, []);
-  });
-}
+  }
+});
 
 test('R16: a complete but unpaid session of another service is ignored', async (t) => {
   const { checkout, gateway, session } = await sent(t);

@@ -73,27 +73,16 @@ test('R15: Accept decides between an HTML page and JSON by quality values', asyn
   const cases: [accept: string | undefined, isPage: boolean][] = [
     [undefined, false],
     ['*/*', false],
-    ['text/*', false],
     ['application/json', false],
-    ['text/html', true],
     ['Text/HTML; charset=utf-8', true],
     ['text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8', true],
-    ['text/html,*/*', true],
-    ['text/html, application/json', true],
     ['application/json, text/html', false],
     ['application/json;q=0.5, text/html', true],
-    ['text/html;q=0.5, application/json', false],
-    ['text/html;q=0.5, application/json;q=0.6', false],
-    ['text/html;q=0.7, application/json;Q=0.6', true],
-    ['text/html;q=0.5, */*', false],
+    ['text/html;q=0.5, application/json;Q=0.6', false],
     ['text/html;q=0.5, application/*;q=0.9', false],
-    ['text/html;q=0', false],
     ['text/html;q=0, */*', false],
     ['text/html;q=0.1, application/json;q=0', true],
     ['text/html;q=nonsense', false],
-    ['text/html;q=nonsense, application/json;q=0.9', false],
-    ['text/html;q=', false],
-    ['text/html;q', false],
     ['text/html;q=0.1, application/json;q=nonsense', true],
   ];
   for (const [accept, isPage] of cases) {
@@ -202,12 +191,9 @@ test('an invalid custom amount is asked for again and kept as typed', async (t) 
   const accountId = await gateway.fund(500);
   const cases: [typed: string, rule: string, message: RegExp][] = [
     ['', 'format', /The amount must be in US dollars, such as 12\.50\. You were not charged\./],
-    ['twelve', 'format', /in US dollars, such as 12\.50\./],
     ['12,50', 'format', /such as 12\.50/],
-    ['1,000', 'format', /such as 12\.50/],
     ['12.345', 'format', /such as 12\.50/],
     ['-20', 'format', /such as 12\.50/],
-    ['1e3', 'format', /such as 12\.50/],
     ['"><b>', 'format', /such as 12\.50/],
     ['4.99', 'minimum', /at least \$5\.00/],
     ['0', 'minimum', /at least \$5\.00/],
@@ -316,11 +302,12 @@ test('a frozen account is refused by its purchase too, and its id is not shown',
   t.notMatch(page.text, new RegExp(accountId));
 });
 
-test('an earlier purchase that was never credited has no account yet', async (t) => {
+test('a buyer who cancels returns to the same purchase, uncharged and without an account yet', async (t) => {
   const { gateway, checkout } = await shop(t);
   await gateway.call('/top-up', form({ amount: '700' }));
   const back = new URL((await checkout.stripe.checkout.sessions.list()).data[0]?.cancel_url ?? '');
   const page = await gateway.call(`${back.pathname}${back.search}`);
+  t.match(page.text, /Nothing was charged/);
   t.match(page.text, /New account \(created after payment\)/);
   t.equal(offered(page.text), '500 700* 1000 2000 5000 own');
 });
@@ -333,17 +320,6 @@ test('a purchase that does not exist tops up no new account', async (t) => {
     t.equal(reply.json.error.details.field, 'purchaseId');
     t.match((await gateway.call(`/top-up?purchase=${purchaseId}`)).text, /New account/);
   }
-});
-
-test('a buyer who cancels the checkout returns to the same purchase, uncharged', async (t) => {
-  const { gateway, checkout } = await shop(t);
-  await gateway.call('/top-up', asBrowser({ amount: '2000' }));
-  const [session] = (await checkout.stripe.checkout.sessions.list()).data;
-  const back = new URL(session?.cancel_url ?? '');
-  const page = await gateway.call(`${back.pathname}${back.search}`);
-  t.equal(page.status, 200);
-  t.match(page.text, /Nothing was charged/);
-  t.notMatch((await gateway.call('/top-up?canceled=%20')).text, /Nothing was charged/);
 });
 
 test("R14: the page says that it chose another amount than the URL's", async (t) => {
@@ -364,28 +340,6 @@ test("R14: the page says that it chose another amount than the URL's", async (t)
   }
 });
 
-test('each amount says what it buys, and the button what will be paid', async (t) => {
-  const { gateway } = await shop(t);
-  const { text } = await gateway.call('/top-up?amount=700');
-  const offers = [...text.matchAll(/<span>(\$[\d.]+)<\/span> <small>([^<]+)</g)].map(([, amount, speech]) => [
-    amount,
-    speech,
-  ]);
-  t.strictSame(offers, [
-    ['$5.00', 'about 278,000 characters, 5 hours'],
-    ['$7.00', 'about 389,000 characters, 7 hours'],
-    ['$10.00', 'about 556,000 characters, 10 hours'],
-    ['$20.00', 'about 1,110,000 characters, 21 hours'],
-    ['$50.00', 'about 2,780,000 characters, 51 hours'],
-  ]);
-  const chosen = [...text.matchAll(/<span class="chosen">, ([^<]+)</g)].map(([, amount]) => amount);
-  t.strictSame(
-    chosen,
-    offers.map(([amount]) => amount),
-    'in the same order, by which the stylesheet chooses',
-  );
-});
-
 test('a completed purchase shows cents and fractions of a cent exactly', async (t) => {
   const { gateway, checkout } = await shop(t);
   const account = await gateway.fund(500);
@@ -401,47 +355,19 @@ test('a completed purchase shows cents and fractions of a cent exactly', async (
     const { text } = await gateway.call(await buy(gateway, checkout, { amount: '500', accountId: account }));
     t.ok(text.includes(`<dd class="amount">${shown}</dd>`), shown);
   }
-  const { text } = await gateway.call(await buy(gateway, checkout, { amount: '2000' }));
-  t.match(text, /\$20\.00 was added/);
-  const id = shownAccount(text);
-  t.match(text, /<label for="account">Your account id<\/label>\n<input [^>]*id="account"/);
-  t.ok(links(text).includes(`data:text/plain,${id}`), 'it can be downloaded');
-  t.notMatch(text, /recover/);
-  t.match(text, /this page's address shows it again/);
-  t.match(text, /operator [^.]*receipt that the card processor sent you/);
-  const [session] = (await checkout.stripe.checkout.sessions.list({ limit: 1 })).data;
-  t.equal(session?.metadata?.account_id, id, 'which is where the operator finds it');
 });
 
-test('each page except the form has a link to continue', async (t) => {
-  const { gateway, checkout } = await shop(t, { TOP_UP_RATE_LIMIT_MAX: '1' });
+test('a page that sells nothing has a link to continue', async (t) => {
   const off = await startGateway(t, { STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' });
   const down = await startGateway(t);
-  const html = { headers: { accept: 'text/html,*/*' } };
-  await gateway.call('/top-up', form({}));
-  const [unpaid] = (await checkout.stripe.checkout.sessions.list()).data;
-  const back = '/top-up';
-  const pages: [name: string, status: number, page: Promise<{ status: number; text: string }>, ways: string[]][] = [
-    [
-      'unpaid',
-      402,
-      gateway.call(`/top-up/complete?session_id=${unpaid?.id}`),
-      ['', `${back}?purchase=${unpaid?.metadata?.top_up_id}`],
-    ],
-    ['unknown session', 502, gateway.call('/top-up/complete?session_id=cs_test_unknown'), [back]],
-    ['no session', 400, gateway.call('/top-up/complete'), [back]],
-    ['two sessions', 400, gateway.call('/top-up/complete?session_id=a&session_id=b'), [back]],
-    ['processor down', 502, down.call('/top-up/complete?session_id=cs_test_1'), ['', back]],
-    ['bad query', 400, gateway.call('/top-up?amount=1&amount=2', html), [back]],
-    ['bad form', 400, gateway.call('/top-up', asBrowser({ challengeId: 'a'.repeat(101) })), [back]],
-    ['too many', 429, gateway.call('/top-up', asBrowser({})), [back]],
-    ['card off', 200, off.call('/top-up'), ['/docs']],
-    ['card off, returning', 503, off.call('/top-up/complete?session_id=cs_test_1'), [back]],
-  ];
-  for (const [name, status, answer, ways] of pages) {
-    const page = await answer;
-    t.equal(page.status, status, name);
-    t.strictSame(links(page.text), ways, name);
+  for (const [gateway, path, status, ways] of [
+    [down, '/top-up/complete', 400, ['/top-up']],
+    [down, '/top-up/complete?session_id=cs_test_1', 502, ['', '/top-up']],
+    [off, '/top-up', 200, ['/docs']],
+    [off, '/top-up/complete?session_id=cs_test_1', 503, ['/top-up']],
+  ] as const) {
+    const page = await gateway.call(path);
+    t.strictSame([page.status, links(page.text)], [status, ways], path);
   }
 });
 
