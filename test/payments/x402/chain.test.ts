@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { type Test, test } from 'tap';
-import { encodeFunctionData } from 'viem';
+import { encodeFunctionData, multicall3Abi } from 'viem';
 import type { NodeUrls } from '../../../src/config/x402-settings.ts';
 import { Chain, type TransferClaim } from '../../../src/payments/x402/chain.ts';
 import { RpcError } from '../../../src/payments/x402/rpc.ts';
@@ -77,6 +77,7 @@ test('R25: each transfer of a shared transaction proves only its own authorizati
   const from = await chain.client.getBlockNumber();
   const calls = [diverted, paid].map((signed) => ({
     target: chain.asset,
+    allowFailure: false,
     callData: encodeFunctionData({
       abi: usdCoinAbi,
       functionName: 'transferWithAuthorization',
@@ -86,27 +87,9 @@ test('R25: each transfer of a shared transaction proves only its own authorizati
   const sent = chain.client.writeContract({
     account: payer,
     address: MULTICALL,
-    abi: [
-      {
-        type: 'function',
-        name: 'tryAggregate',
-        stateMutability: 'payable',
-        inputs: [
-          { name: 'requireSuccess', type: 'bool' },
-          {
-            name: 'calls',
-            type: 'tuple[]',
-            components: [
-              { name: 'target', type: 'address' },
-              { name: 'callData', type: 'bytes' },
-            ],
-          },
-        ],
-        outputs: [],
-      },
-    ],
-    functionName: 'tryAggregate',
-    args: [true, calls],
+    abi: multicall3Abi,
+    functionName: 'aggregate3',
+    args: [calls],
   });
   await included(chain.client, sent);
   t.equal((await reader(t).find(claimOf(paid), from)).outcome, 'paid');

@@ -91,12 +91,6 @@ const A = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
 const B = '0xcA11bde05977b3631167028862bE2a173976CA11';
 const C = '0x4200000000000000000000000000000000000006';
 
-test('a single address is the current payee and gets its checksum', async (t) => {
-  t.strictSame(parsePayees(A.toLowerCase()), [
-    { address: A, status: 'current', validFrom: undefined, validUntil: undefined },
-  ]);
-});
-
 test('payees have statuses and dates, and retiring ones are payable until their end', async (t) => {
   const payees = parsePayees(`${A}:current:2026-01-01, ${B}:retiring::2026-03-01,${C}:next:2026-06-01`);
   t.equal(currentPayee(payees).address, A);
@@ -120,11 +114,10 @@ const FAULTS: [string, string][] = [
   ['more than four parts', `${A}:current:::`],
 ];
 
-for (const [name, setting] of FAULTS) {
-  test(`payees with ${name} throw a PayeeError`, async () => {
-    assert.throws(() => parsePayees(setting), PayeeError);
-  });
-}
+test('malformed or contradictory payees throw a PayeeError', async () => {
+  for (const [name, setting] of FAULTS) assert.throws(() => parsePayees(setting), PayeeError, name);
+});
+
 const NEW = 'new-secret-new-secret-new-secret-new';
 const TERMS = {
   textLength: 11,
@@ -236,11 +229,9 @@ const INVALID: [string, string][] = [
   ['an infinite number', encode(JSON.stringify(payment).replace('"120"', '1e999').replace('120', '1e999'))],
 ];
 
-for (const [name, header] of INVALID) {
-  test(`${name} is INVALID_PAYMENT_PAYLOAD`, async () => {
-    assert.throws(() => decodeEnvelope(header), InvalidEnvelope);
-  });
-}
+test('R22: a malformed payload is refused', async () => {
+  for (const [name, header] of INVALID) assert.throws(() => decodeEnvelope(header), InvalidEnvelope, name);
+});
 
 test('terms are read exactly when the schema of @x402/core accepts them', async (t) => {
   const resource = {
@@ -258,25 +249,10 @@ test('terms are read exactly when the schema of @x402/core accepts them', async 
       return false;
     }
   };
-  const values = [
-    null,
-    '',
-    'ab',
-    'a:b',
-    'é:b',
-    'x'.repeat(33),
-    'x'.repeat(2049),
-    0,
-    -1,
-    1.5,
-    true,
-    {},
-    [],
-    ['ab'],
-    ['é'],
-  ];
+  const texts = ['', 'ab', 'a:b', 'é:b', 'x'.repeat(33), 'x'.repeat(2049)];
+  const values = [null, ...texts, 0, -1, 1.5, true, {}, [], ['ab'], ['é'], Array(6).fill('ab')];
   for (const [part, members] of Object.entries({ accepted: { ...accepted, extra: {} }, resource })) {
-    for (const value of [...values, Array(6).fill('ab')]) {
+    for (const value of values) {
       const changed = [value, ...Object.keys(members).map((name) => ({ ...members, [name]: value }))];
       for (const [index, terms] of changed.entries()) {
         const payload = { ...payment, [part]: terms };

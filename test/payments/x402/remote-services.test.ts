@@ -30,7 +30,8 @@ const GOOD: Readonly<Record<string, unknown>> = {
   eth_call: `0x${'7'.padStart(64, '0')}`,
   eth_getCode: '0x',
 };
-const good: Answer = (method, response) => json({ result: GOOD[method] ?? null })(method, response);
+/** Some send an error of null beside a result. */
+const good: Answer = (method, response) => json({ result: GOOD[method] ?? null, error: null })(method, response);
 
 /** A node whose address holds credentials and a key. */
 async function startNode(t: Test, answer: { now: Answer }) {
@@ -64,13 +65,6 @@ test('a node gets credentials in a header, one chain check and reused connection
     t.equal(incoming.url, '/key-in-the-path?x=1');
   }
   t.ok(new Set(requests.map(({ incoming }) => incoming.socket)).size < requests.length);
-});
-
-test('a node may send an error of null beside a result', async (t) => {
-  const { node } = await startNode(t, {
-    now: (method, response) => json({ result: GOOD[method], error: null })(method, response),
-  });
-  t.equal(await node.head(), 16n);
 });
 
 test('R25: only events of the token contract prove a payment', async (t) => {
@@ -112,31 +106,30 @@ const BAD: readonly [name: string, answer: Answer][] = [
   ],
 ];
 
-for (const [name, bad] of BAD) {
-  test(`a node answering ${name} is asked once, and its text is hidden`, async (t) => {
-    const answer = { now: good };
-    const { node, requests } = await startNode(t, answer);
-    await node.head();
+test('a node that answers badly is asked once, and its text is hidden', async (t) => {
+  const answer = { now: good };
+  const { node, requests } = await startNode(t, answer);
+  await node.head();
+  for (const [name, bad] of BAD) {
     answer.now = bad;
-    const questions = [
+    for (const ask of [
       () => node.head(),
       () => node.balanceOf(ADDRESS),
       () => node.hasCode(ADDRESS),
       () => node.prove(CLAIM, HASH),
-    ];
-    for (const ask of questions) {
+    ]) {
       requests.length = 0;
       const error = await ask().then(
         (value) => assert.fail(`it took ${value} for an answer`),
         (thrown) => thrown,
       );
-      t.ok(error instanceof RpcError, inspect(error));
+      t.ok(error instanceof RpcError, `${name}: ${inspect(error)}`);
       const told = inspect(error, { depth: Number.POSITIVE_INFINITY, showHidden: true });
       for (const secret of SECRETS) t.ok(!told.includes(secret), told);
-      t.equal(requests.length, 1);
+      t.equal(requests.length, 1, name);
     }
-  });
-}
+  }
+});
 
 test('an unknown block and a block with malformed fields are RpcErrors', async (t) => {
   const block = { number: '0x10', timestamp: '0x10', gasUsed: 'words of the node', transactions: [] };
@@ -156,11 +149,10 @@ test('an unknown block and a block with malformed fields are RpcErrors', async (
 });
 
 test('block numbers too large for the database are RpcErrors', async (t) => {
-  const { node } = await startNode(t, {
-    now: (method, response) => {
-      json({ result: method === 'eth_blockNumber' ? `0x${'f'.repeat(16)}` : GOOD[method] })(method, response);
-    },
-  });
+  const answer = { now: good };
+  const { node } = await startNode(t, answer);
+  await node.hasCode(ADDRESS);
+  answer.now = json({ result: `0x${'f'.repeat(16)}` });
   await assert.rejects(node.head(), RpcError);
 });
 
@@ -230,10 +222,7 @@ const VALID: [number, object][] = [
   [200, { isValid: true, payer: PAYER }],
   [200, { isValid: true, payer: PAYER.toUpperCase().replace('0X', '0x') }],
   [200, { isValid: true, payer: '' }],
-  [200, { isValid: true, payer: null }],
-  [200, { isValid: true }],
   [200, { isValid: true, payer: PAYER, invalidReason: null, invalidMessage: null, extra: null, error: null }],
-  [201, { isValid: true, payer: PAYER }],
   [202, { isValid: true }],
   [299, { isValid: true }],
 ];

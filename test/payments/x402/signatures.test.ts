@@ -31,7 +31,7 @@ import { decodeEnvelope, type Hex } from '../../../src/payments/x402/envelope.ts
 import { PREPAID_SIGNING, PREPAID_TYPES } from '../../../src/payments/x402/signed-types.ts';
 import { isSignedByPayer } from '../../../src/payments/x402/transfer-proof.ts';
 import { signAuthorization } from '../../support/chain.ts';
-import { startChild } from '../../support/child.ts';
+import { operatorCommand } from '../../support/operator-command.ts';
 import { hashWithViem } from '../../support/prepaid.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
@@ -278,24 +278,22 @@ const FAULTS: [string, unknown][] = [
   ['an unknown status', { keys: [{ ...current, status: 'former' }] }],
 ];
 
-for (const [name, stored] of FAULTS) {
-  test(`a key file with ${name} is refused without showing a key`, async () => {
-    assert.throws(
-      () => parse(stored),
-      (error) => error instanceof SigningKeysError && !error.message.includes(String(current.d)),
-    );
-  });
-}
+test('a faulty key file is refused without showing a key', async () => {
+  for (const [name, stored] of FAULTS) {
+    const isSilent = (error: unknown) =>
+      error instanceof SigningKeysError && !error.message.includes(String(current.d));
+    assert.throws(() => parse(stored), isSilent, name);
+  }
+});
 
 test('speechgate keys creates the file with mode 0600 and rotates it', async (t) => {
-  const directory = await temporaryFolder(t);
-  const file = join(directory, 'keys.json');
-  const run = () => startChild(t, 'src/speechgate.ts', { SIGNING_KEYS_FILE: file }, ['keys']);
-  await run().printed(/Made .*\n +current .*\n.*\n.*\n +next /);
-  t.equal((await stat(file)).mode & 0o777, 0o600);
-  const before = parseSigningKeys(await readFile(file, 'utf8'), new Date());
-  await run().printed(/Rotated .*\n +retiring .*\n.*\n.*\n +current .*\n.*\n.*\n +next /);
-  t.equal((await stat(file)).mode & 0o777, 0o600);
-  const after = parseSigningKeys(await readFile(file, 'utf8'), new Date());
-  t.equal(after.find(({ status }) => status === 'current')?.keyId, before[1]?.keyId);
+  const file = join(await temporaryFolder(t), 'keys.json');
+  const stored: ReturnType<typeof parseSigningKeys>[] = [];
+  for (const word of [/^Made /, /^Rotated /]) {
+    t.match((await operatorCommand({ SIGNING_KEYS_FILE: file }, 'keys')).output, word);
+    t.equal((await stat(file)).mode & 0o777, 0o600);
+    stored.push(parseSigningKeys(await readFile(file, 'utf8'), new Date()));
+  }
+  const [before, after] = stored;
+  t.equal(after?.find(({ status }) => status === 'current')?.keyId, before?.[1]?.keyId);
 });
