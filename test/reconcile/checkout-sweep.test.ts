@@ -124,23 +124,6 @@ test('an interrupted sweep resumes, or restarts if its cursor is unknown', async
   t.strictSame(await audit(gateway.db), []);
 });
 
-test('a sweep and a returning buyer at once credit each session once', async (t) => {
-  const { databaseUrl, orphan } = await instance(t);
-  const sessions = Array.from({ length: 20 }, () => stored(now() - HOUR, orphan()));
-  const checkout = await startFaultyCheckout(t, { sessions });
-  const gateway = await startGateway(t, settings(checkout), { databaseUrl });
-  const replica = await startGateway(t, settings(checkout), { databaseUrl });
-  const [first, second, ...pages] = await Promise.all([
-    runTurn(gateway, 'checkout_sweep'),
-    runTurn(replica, 'checkout_sweep'),
-    ...sessions.map(({ id }) => gateway.call(`/top-up/complete?session_id=${id}`)),
-  ]);
-  const fresh = pages.filter((page) => page.status === 200 && !/already/i.test(page.text)).length;
-  t.equal(first.count + second.count + fresh, sessions.length);
-  for (const { metadata } of sessions) t.equal(await gateway.balance(metadata.account_id ?? ''), 7_000_000n);
-  t.strictSame(await audit(gateway.db), []);
-});
-
 test('two sweeps at once credit each session once and miss none', async (t) => {
   const { databaseUrl, orphan } = await instance(t);
   const sessions = Array.from({ length: 250 }, () => stored(now() - HOUR, orphan()));

@@ -19,7 +19,6 @@ import { type Gateway, startGateway } from '../support/gateway.ts';
 import { HOLD_LEASE_SECONDS, holdOnCard } from '../support/holds.ts';
 import { later } from '../support/jobs.ts';
 import { unguarded } from '../support/unguarded.ts';
-import { until } from '../support/until.ts';
 
 const AMOUNT = 1000n;
 
@@ -53,22 +52,6 @@ async function twoReplicas(t: Test): Promise<[Gateway, Gateway]> {
 }
 
 const voided = (results: TurnResult[]) => results.find((result) => result.name === 'expired_holds')?.count ?? 0;
-
-test('two replicas at once void an expired hold once', async (t) => {
-  const [first, second] = await twoReplicas(t);
-  const accounts = await Promise.all([500, 500, 500].map((cents) => first.fund(cents)));
-  for (let round = 0; round < 5; round++) {
-    const holds = await Promise.all(accounts.flatMap((account) => [hold(first, account), hold(second, account)]));
-    await expire(first, holds);
-    const turns = await Promise.all([first, second, first, second].map(({ app }) => app.reconcilers.turn()));
-    t.equal(
-      turns.reduce((sum, results) => sum + voided(results), 0),
-      holds.length,
-    );
-    for (const account of accounts) t.equal(await first.balance(account), 5_000_000n);
-  }
-  t.strictSame(await audit(first.db), []);
-});
 
 test('even without the lock, concurrent voids happen once and without deadlock', async (t) => {
   const [first, second] = await twoReplicas(t);
@@ -157,13 +140,6 @@ test('one turn voids more holds than one statement can', async (t) => {
   t.equal(voided(await gateway.app.reconcilers.turn()), count);
   t.equal(await gateway.balance(account), 5_000_000n);
   t.strictSame(await audit(gateway.db), []);
-});
-
-test('the interval voids the hold of a dead process', async (t) => {
-  const gateway = await startGateway(t, { RECONCILE_INTERVAL_MS: '100' });
-  const account = await gateway.fund(500);
-  await expire(gateway, [await hold(gateway, account)]);
-  await until(async () => (await gateway.balance(account)) === 5_000_000n);
 });
 
 // The database's clock has stepped back by an hour: what it wrote before lies that far ahead.

@@ -207,6 +207,7 @@ test("a dead process's turn is free once its lease expires", async (t) => {
   t.equal(await turns.run('probe', 0, async () => 'mine'), 'mine');
 });
 
+const UNREACHABLE = /^reconcilers can't reach the database/;
 const WARN = 40;
 const ERROR = 50;
 
@@ -231,14 +232,9 @@ test('a failing reconciler stops no other, and is logged once until it recovers'
   }
   fails = false;
   await runner.turn();
-  t.strictSame(
-    lines.filter((line) => line.reconciler === 'bad').map((line) => line.msg),
-    [
-      'a reconciler failed, so unfinished items such as payments or holds wait; it retries every turn. The same error is logged once: fix the cause in err unless a line says that the reconciler works again',
-      'a reconciler that had failed works again; no action is needed',
-      'a reconciler completed, released or deleted as many items as count says, such as payments, holds, jobs or old audio; no action is needed for them',
-    ],
-  );
+  const messages = lines.filter((line) => line.reconciler === 'bad').map((line) => line.msg);
+  t.match(messages, [/^a reconciler failed/, /works again/, /^a reconciler completed/]);
+  t.equal(messages.length, 3);
   t.equal(lines.filter((line) => line.level >= ERROR).length, 1);
   t.strictSame(
     reported.filter(([name]) => name === 'bad'),
@@ -263,15 +259,8 @@ test('an unavailable database or missing tables are logged once', async (t) => {
       ['failed', 'failed'],
     );
   }
-  t.strictSame(
-    unreachable.lines.map(({ level, msg }) => [level, msg]),
-    [
-      [
-        WARN,
-        "reconcilers can't use the database and retry every turn. Fix the cause in err unless a line says that they can use it again",
-      ],
-    ],
-  );
+  t.match(unreachable.lines, [{ level: WARN, msg: UNREACHABLE }]);
+  t.equal(unreachable.lines.length, 1);
 
   const admin = new pg.Client(url);
   await admin.connect();
@@ -292,13 +281,8 @@ test('an unavailable database or missing tables are logged once', async (t) => {
     results.map((result) => result.outcome),
     ['done', 'done'],
   );
-  t.strictSame(
-    later.lines.map(({ msg }) => msg),
-    [
-      "reconcilers can't use the database and retry every turn. Fix the cause in err unless a line says that they can use it again",
-      'reconcilers can use the database again; no action is needed',
-    ],
-  );
+  t.match(later.lines, [{ msg: UNREACHABLE }, { msg: /reached the database again/ }]);
+  t.equal(later.lines.length, 2);
 });
 
 test('stopping signals the running turn, waits for it and starts no other', async (t) => {
