@@ -207,7 +207,7 @@ test("a dead process's turn is free once its lease expires", async (t) => {
   t.equal(await turns.run('probe', 0, async () => 'mine'), 'mine');
 });
 
-const UNREACHABLE = /^reconcilers can't reach the database/;
+const UNREACHABLE = /^reconcilers can't use the database/;
 const WARN = 40;
 const ERROR = 50;
 
@@ -281,7 +281,7 @@ test('an unavailable database or missing tables are logged once', async (t) => {
     results.map((result) => result.outcome),
     ['done', 'done'],
   );
-  t.match(later.lines, [{ msg: UNREACHABLE }, { msg: /reached the database again/ }]);
+  t.match(later.lines, [{ msg: UNREACHABLE }, { msg: /can use the database again/ }]);
   t.equal(later.lines.length, 2);
 });
 
