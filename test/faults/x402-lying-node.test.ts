@@ -1,16 +1,23 @@
 import { mock } from 'node:test';
 import { sql } from 'kysely';
-import { test } from 'tap';
-import { audit } from '../../src/ledger/audit.ts';
+import { type Test, test } from 'tap';
+import { numberToHex } from 'viem';
+import type { X402Config } from '../../src/config/x402-settings.ts';
+import { openPayments } from '../../src/payments/x402/resolver.ts';
+import { settleReceived } from '../../src/reconcile/received.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import {
   assertCredited,
+  awaitedTransaction,
   DEPOSIT,
   DEPOSIT_PATH,
   depositOf,
+  doubtfulTurn,
+  land,
   payDeposit,
   paymentStates,
   payUnknown,
+  sendDeposit,
   signDeposit,
   told,
 } from '../support/deposit.ts';
@@ -19,25 +26,16 @@ import { domainOf, withCredential } from '../support/prepaid.ts';
 import { denial, type Falsehood, failing, narrow, startRpcNode } from '../support/rpc-node.ts';
 import { unguarded } from '../support/unguarded.ts';
 import { until } from '../support/until.ts';
-import {
-  challengeOf,
-  HELLO,
-  PRICE,
-  payFor,
-  sign,
-  startX402Gateway,
-  withPayment,
-  type X402Gateway,
-} from '../support/x402.ts';
+import { challengeOf, HELLO, payFor, sign, startX402Gateway, withPayment, type X402Gateway } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
 
 /** Nobody waits for confirmations. */
 const IMPATIENT = { confirmationTimeoutMs: 0 };
 
-/** What the reconciler did in one turn. */
-async function turn({ app }: X402Gateway, name: 'doubtful_payments' | 'failed_payments') {
-  const result = (await app.reconcilers.turn()).find((each) => each.name === name);
+/** What the reconciler of failed payments did in one turn. */
+async function failedTurn({ app }: X402Gateway) {
+  const result = (await app.reconcilers.turn()).find(({ name }) => name === 'failed_payments');
   return [result?.outcome, result?.count];
 }
 
@@ -67,7 +65,7 @@ for (const [order, isFirst] of [
     const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: urls.join(',') }, IMPATIENT);
     const payer = await wallet(chain.client, 1_000_000n);
     await lost(gateway, () => payDeposit(gateway, payer));
-    t.strictSame(await turn(gateway, 'doubtful_payments'), ['done', 1]);
+    t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
     await assertCredited(gateway, payer, [DEPOSIT]);
   });
 }
@@ -79,10 +77,10 @@ test('a payment that one node denies has not failed while another node is down',
   const payer = await wallet(chain.client, 1_000_000n);
   await lost(gateway, () => payDeposit(gateway, payer));
   other.falsehood = failing;
-  t.strictSame(await turn(gateway, 'doubtful_payments'), ['done', 0]);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 0]);
   t.strictSame(await paymentStates(gateway), ['unknown']);
   other.falsehood = () => undefined;
-  t.strictSame(await turn(gateway, 'doubtful_payments'), ['done', 1]);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
@@ -92,44 +90,24 @@ test('a deposit that the only node denies is credited once, by the check a day l
   const payer = await wallet(chain.client, 1_000_000n);
   const { paid } = await lost(gateway, () => payDeposit(gateway, payer));
   node.falsehood = denial;
-  t.strictSame(await turn(gateway, 'doubtful_payments'), ['done', 1]);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
   t.strictSame(await paymentStates(gateway), ['failed']);
   t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [402, 'PAYMENT_REQUIRED']);
 
   node.falsehood = () => undefined;
   node.calls.length = 0;
-  t.strictSame(await turn(gateway, 'failed_payments'), ['done', 0], 'a day has not passed');
+  t.strictSame(await failedTurn(gateway), ['done', 0], 'a day has not passed');
   t.strictSame(node.calls, []);
   await aDayLater(gateway);
   node.falsehood = failing;
-  t.strictSame(await turn(gateway, 'failed_payments'), ['failed', 0], 'no answer is not the last word');
+  t.strictSame(await failedTurn(gateway), ['failed', 0], 'no answer is not the last word');
   await aDayLater(gateway);
   node.falsehood = () => undefined;
-  t.strictSame(await turn(gateway, 'failed_payments'), ['done', 1]);
+  t.strictSame(await failedTurn(gateway), ['done', 1]);
   await aDayLater(gateway);
-  t.strictSame(await turn(gateway, 'failed_payments'), ['done', 0]);
+  t.strictSame(await failedTurn(gateway), ['done', 0]);
   await assertCredited(gateway, payer, [DEPOSIT]);
   t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
-});
-
-test('speech whose payment the only node denies is served after the check a day later', { skip }, async (t) => {
-  const node = await startRpcNode(t, chain.rpcUrl);
-  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url }, IMPATIENT);
-  const payer = await wallet(chain.client, PRICE);
-  const { paid } = await lost(gateway, () => payFor(gateway, payer));
-  node.falsehood = denial;
-  t.strictSame(await turn(gateway, 'doubtful_payments'), ['done', 1]);
-  await gateway.app.reconcilers.turn();
-  node.falsehood = () => undefined;
-  await aDayLater(gateway);
-  t.strictSame(await turn(gateway, 'failed_payments'), ['done', 1]);
-  t.strictSame(await paymentStates(gateway), ['settled']);
-  t.strictSame(await audit(gateway.db), []);
-  await gateway.app.reconcilers.turn();
-  const reply = await gateway.call('/x402/tts', paid);
-  t.equal(reply.status, 200);
-  t.match(reply.headers.get('content-type') ?? '', /^audio\/mpeg/);
-  t.ok(reply.bytes.length > 0);
 });
 
 test('a node that gives few logs or none leaves no payment in doubt', { skip }, async (t) => {
@@ -142,7 +120,7 @@ test('a node that gives few logs or none leaves no payment in doubt', { skip }, 
   await payUnknown(gateway, chain, () => payFor(gateway, payer));
   await chain.client.mine({ blocks: 3 });
   node.falsehood = narrow(10, { status: 400 });
-  t.strictSame(await turn(gateway, 'doubtful_payments'), ['done', 2]);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 2]);
   t.strictSame(await paymentStates(gateway), ['settled', 'settled']);
   const lines = gateway.log.filter(({ msg }) =>
     msg.startsWith('a chain node returned logs only for a smaller range of blocks'),
@@ -156,7 +134,7 @@ test('a node that gives few logs or none leaves no payment in doubt', { skip }, 
   const { reply } = await payDeposit(gateway, payer);
   t.equal(reply.status, 409);
   await chain.client.mine({ blocks: 3 });
-  t.strictSame(await turn(gateway, 'doubtful_payments'), ['done', 1]);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
   await assertCredited(gateway, payer, [DEPOSIT, DEPOSIT]);
 });
 
@@ -169,14 +147,14 @@ test('a failed payment is checked once more after a day, with 4 calls of the nod
   await chain.client.mine({ blocks: 3 });
   const verdict = ['eth_blockNumber', 'eth_getLogs', 'eth_getBlockByNumber', 'eth_call'];
   node.calls.length = 0;
-  t.strictSame(await turn(gateway, 'doubtful_payments'), ['done', 1]);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
   t.strictSame(node.calls, verdict);
   await aDayLater(gateway);
   node.calls.length = 0;
-  t.strictSame(await turn(gateway, 'failed_payments'), ['done', 0]);
+  t.strictSame(await failedTurn(gateway), ['done', 0]);
   t.strictSame(node.calls, verdict);
   await aDayLater(gateway);
-  t.strictSame(await turn(gateway, 'failed_payments'), ['done', 0]);
+  t.strictSame(await failedTurn(gateway), ['done', 0]);
   t.equal(node.calls.length, verdict.length, 'it has failed for good');
   t.strictSame(await paymentStates(gateway), ['failed']);
 });
@@ -250,4 +228,99 @@ test('R58: a node that answers later reports another domain, and former payments
   const prepaid = await withCredential(payer, domainOf(gateway.payTo), '/x402/tts', HELLO);
   t.equal((await gateway.call('/x402/tts', prepaid)).status, 402, 'prepaid balances need no token domain');
   t.strictSame(await paymentStates(gateway), ['settled']);
+});
+
+const PENDING = [409, 'PAYMENT_REPLAY_PENDING'];
+const TIMEOUT = { confirmationTimeoutMs: 1_500 };
+
+/** A node that has not heard of any block past this one. */
+const behind =
+  (head: bigint): Falsehood =>
+  ({ method }) =>
+    method === 'eth_blockNumber' ? { result: numberToHex(head) } : undefined;
+
+/** A node whose chain has another block at the number of the newest transfer. */
+const forked = async ({ method, params }: Parameters<Falsehood>[0], number: bigint) => {
+  if (method !== 'eth_getBlockByNumber' || params[0] !== numberToHex(number)) return undefined;
+  const { hash, timestamp } = await chain.client.getBlock({ blockNumber: number - 1n });
+  return { result: { number: numberToHex(number), hash, timestamp: numberToHex(timestamp) } };
+};
+
+/** A gateway with a node that is ahead and denies every transfer, and one that shows them and is told what to hide. */
+async function scene(t: Test, order: 'ahead first' | 'behind first') {
+  const ahead = await startRpcNode(t, chain.rpcUrl, denial);
+  const other = await startRpcNode(t, chain.rpcUrl);
+  const urls = order === 'ahead first' ? [ahead.url, other.url] : [other.url, ahead.url];
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: urls.join() }, TIMEOUT);
+  return { gateway, other, payer: await wallet(chain.client, 1_000_000n) };
+}
+
+for (const order of ['ahead first', 'behind first'] as const) {
+  test(`R66: one node's head never confirms another node's receipt, ${order}`, { skip }, async (t) => {
+    const { gateway, other, payer } = await scene(t, order);
+    const payload = await signDeposit(gateway, payer);
+    const paid = withPayment(depositOf(DEPOSIT), payload);
+    let included: Promise<bigint> | undefined;
+    // What is asked after the transfer hears no other head, however late the test learns of it.
+    other.falsehood = async (call) => {
+      if (gateway.facilitator.broadcasts.length === 0) return undefined;
+      included ??= chain.client.getBlockNumber();
+      return behind(await included)(call);
+    };
+    const pending = sendDeposit(gateway, paid);
+    await awaitedTransaction(gateway, payload);
+    included ??= chain.client.getBlockNumber();
+    const block = await included;
+    await chain.client.mine({ blocks: 5 });
+    t.strictSame(told(await pending.reply), PENDING);
+    t.strictSame(await doubtfulTurn(gateway), ['done', 0]);
+    await assertCredited(gateway, payer, []);
+    included = Promise.resolve(block + 1n);
+    t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
+    await assertCredited(gateway, payer, [DEPOSIT]);
+  });
+}
+
+test('R66: a receipt from a block that its node has replaced is not confirmed', { skip }, async (t) => {
+  const { gateway, other, payer } = await scene(t, 'ahead first');
+  const payload = await signDeposit(gateway, payer);
+  let block: bigint | undefined;
+  other.falsehood = (call) => (block === undefined ? undefined : forked(call, block));
+  const pending = sendDeposit(gateway, withPayment(depositOf(DEPOSIT), payload));
+  await awaitedTransaction(gateway, payload);
+  block = await chain.client.getBlockNumber();
+  await chain.client.mine({ blocks: 5 });
+  t.strictSame(told(await pending.reply), PENDING);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 0]);
+  await assertCredited(gateway, payer, []);
+  block = undefined;
+  t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('R66: a restored deposit is credited only when a single node confirms it', { skip }, async (t) => {
+  const ahead = await startRpcNode(t, chain.rpcUrl);
+  const other = await startRpcNode(t, chain.rpcUrl);
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: ahead.url }, TIMEOUT);
+  const payer = await wallet(chain.client, 1_000_000n);
+  gateway.facilitator.faults.settle({ broadcast: false, answer: 'error' });
+  const { payload } = await payDeposit(gateway, payer);
+  await land(chain, payload);
+  const included = await chain.client.getBlockNumber();
+  await chain.client.mine({ blocks: 2 });
+  // One shows the transfer as confirmed, and has no receipt when it is asked again; the other has not the next block.
+  let receipts = 0;
+  ahead.falsehood = ({ method }) =>
+    method === 'eth_getTransactionReceipt' && receipts++ > 0 ? { result: null } : undefined;
+  other.falsehood = behind(included);
+  const config = gateway.config.x402 as X402Config;
+  const payments = openPayments(gateway.db, config.asset, [ahead.url, other.url]);
+  t.teardown(() => payments.chain.close());
+  const look = () => settleReceived({ db: gateway.db, payments, ...config }, new Date(Date.now() - 60_000));
+  t.equal((await look()).open.length, 1);
+  t.strictSame(await paymentStates(gateway), ['unknown']);
+  other.falsehood = behind(included + 1n);
+  receipts = 0;
+  t.equal((await look()).known.length, 1);
+  await assertCredited(gateway, payer, [DEPOSIT]);
 });
