@@ -11,6 +11,7 @@ import { startChild } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { DEPOSIT_PATH, depositOf } from '../support/deposit.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
+import { operatorCommand } from '../support/operator-command.ts';
 import {
   domainOf,
   fundedWallet,
@@ -46,40 +47,34 @@ async function testNetworkDatabase(t: Test) {
   return { url, db };
 }
 
-for (const [what, program, args] of [
-  ['npm start', 'src/main.ts', []],
-  ['speechgate reconcile', 'src/speechgate.ts', ['reconcile']],
-] as const) {
-  test(`${what} exits 78 on a database of another network and names the fix`, async (t) => {
-    const { url } = await testNetworkDatabase(t);
-    const env = {
-      DATABASE_URL: url,
-      SPEECH_BASE_URL: 'http://127.0.0.1:1/v1',
-      X402_PAY_TO: PAYEE,
-      X402_FACILITATOR_URL: 'http://127.0.0.1:1',
-      X402_RPC_URL: 'http://127.0.0.1:1',
-      WEB_CONCURRENCY: '2',
-    };
-    const child = startChild(t, program, env, [...args]);
-    t.equal(await child.ended(), 78, child.output());
-    t.equal(child.output().split(REFUSAL).length, 2, 'it is told once');
-    t.notMatch(child.output(), /listen/i);
-  });
-}
+const SETTINGS = {
+  SPEECH_BASE_URL: 'http://127.0.0.1:1/v1',
+  X402_PAY_TO: PAYEE,
+  X402_FACILITATOR_URL: 'http://127.0.0.1:1',
+  X402_RPC_URL: 'http://127.0.0.1:1',
+};
 
-test('a worker is refused on a database of another network', async (t) => {
+test('the service and commands exit 78 on a database of another network and name the fix', async (t) => {
   const { url } = await testNetworkDatabase(t);
-  const { app } = await startGateway(t, {}, { databaseUrl: url });
-  const started = await app.start('worker');
-  assert.ok(started.outcome === 'refused');
-  t.match(started.reason, REFUSAL);
+  const env = { ...SETTINGS, DATABASE_URL: url };
+  const child = startChild(t, 'src/main.ts', { ...env, WEB_CONCURRENCY: '2' });
+  t.equal(await child.ended(), 78, child.output());
+  t.equal(child.output().split(REFUSAL).length, 2, 'it is told once');
+  t.notMatch(child.output(), /listen/i);
+  const { code, output } = await operatorCommand(env, 'reconcile');
+  t.equal(code, 78, output);
+  t.match(output, REFUSAL);
 });
 
-test("a start accepts the database's asset in any letter case", async (t) => {
+test("a worker starts on a database of its network only, the asset's letter case aside", async (t) => {
   const { url } = await testNetworkDatabase(t);
+  const startWith = async (env: Record<string, string>) =>
+    (await startGateway(t, env, { databaseUrl: url })).app.start('worker');
+  const refused = await startWith({});
+  assert.ok(refused.outcome === 'refused');
+  t.match(refused.reason, REFUSAL);
   const asset = TEST_ASSET.toUpperCase().replace('0X', '0x');
-  const { app } = await startGateway(t, { ...ON_TEST_NETWORK, X402_ASSET: asset }, { databaseUrl: url });
-  t.equal((await app.start('worker')).outcome, 'started');
+  t.equal((await startWith({ ...ON_TEST_NETWORK, X402_ASSET: asset })).outcome, 'started');
 });
 
 test('balances of a test network buy nothing on the real network', async (t) => {
