@@ -27,7 +27,7 @@ import {
 } from '../support/deposit.ts';
 import { VERIFY_FAULTS } from '../support/facilitator-faults.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
-import { decodeHeader, startX402Gateway, timesPaid, withPayment } from '../support/x402.ts';
+import { decodeHeader, startX402Gateway, withPayment } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
 
@@ -120,17 +120,6 @@ test('R24: an unreachable facilitator or chain is 502, and the deposit can be re
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test("R21b: a deposit beyond the payer's balance is 402, without reservation", { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
-  const payer = await wallet(chain.client, BigInt(DEPOSIT) - 1n);
-  const { reply } = await payDeposit(gateway, payer);
-  t.strictSame(told(reply), [402, 'PAYMENT_REQUIRED']);
-  t.match(decodeHeader(reply.headers.get('payment-required')).error, /insufficient/);
-  t.strictSame(await paymentStates(gateway), []);
-  t.equal(await timesPaid(chain, payer), 0);
-  await assertCredited(gateway, payer, []);
-});
-
 test('R26: an identical deposit takes over a reservation whose lease has expired', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
@@ -161,6 +150,7 @@ test('R26: an identical deposit takes over a reservation whose lease has expired
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
+const signedText = (payload: { payload: Record<string, unknown> }) => payload.payload.authorization as object;
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
 const stranger = (): LocalAccount => privateKeyToAccount(generatePrivateKey());
 
@@ -218,30 +208,11 @@ test('R35: a deposit that its payer did not sign is refused before any call', { 
   }
   for (const [name, payload] of others) {
     const reply = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), payload));
-    t.strictSame([reply.status, reply.json.error.code], [400, 'INVALID_PAYMENT_PAYLOAD'], name);
+    t.strictSame(told(reply), [400, 'INVALID_PAYMENT_PAYLOAD'], name);
     t.equal(reply.json.error.details.field, 'payload.signature', name);
   }
   await assertUntouched(gateway);
   const control = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), good));
   t.strictSame(told(control), [502, 'PAYMENT_ERROR']);
-  await assertUntouched(gateway);
-});
-
-const signedText = (payload: { payload: Record<string, unknown> }) => payload.payload.authorization as object;
-
-test('R22: a payload with Permit2 or without an identifier is refused before any call', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: NOBODY });
-  const payload = await signDeposit(gateway, await wallet(chain.client, 1_000_000n));
-  const { authorization, signature } = payload.payload;
-  for (const wrong of [
-    'junk',
-    { ...payload, extensions: undefined },
-    { ...payload, x402Version: 1 },
-    { ...payload, payload: { signature, permit2Authorization: authorization } },
-    { ...payload, payload: { ...payload.payload, permit2Authorization: authorization } },
-  ]) {
-    const reply = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), wrong));
-    t.strictSame(told(reply), [400, 'INVALID_PAYMENT_PAYLOAD']);
-  }
   await assertUntouched(gateway);
 });
