@@ -6,11 +6,25 @@ import { toFunctionSelector } from 'viem';
 import { audit } from '../../src/ledger/audit.ts';
 import { bookSettlement } from '../../src/payments/x402/book-settlement.ts';
 import { testChain, wallet } from '../support/chain.ts';
+import {
+  assertCredited,
+  awaitedTransaction,
+  DEPOSIT,
+  DEPOSIT_PATH,
+  depositOf,
+  mineSteadily,
+  type Pending,
+  payDeposit,
+  sendDeposit,
+  signDeposit,
+  told,
+} from '../support/deposit.ts';
 import { refused } from '../support/facilitator-faults.ts';
-import type { Call } from '../support/gateway.ts';
+import type { Call, Reply } from '../support/gateway.ts';
 import { insertPaymentInDoubt } from '../support/prepaid.ts';
 import { startRpcNode } from '../support/rpc-node.ts';
 import { ControlledStream, mp3, silentMp3 } from '../support/stub-upstream.ts';
+import { unguarded } from '../support/unguarded.ts';
 import { until } from '../support/until.ts';
 import {
   challengeOf,
@@ -26,6 +40,14 @@ import {
 
 const { chain, skip } = await testChain();
 const MAX_REPEATS = 10;
+const CONFLICT = [409, 'PAYMENT_IDENTIFIER_CONFLICT'];
+
+/** A text whose price is that of a deposit. */
+const SPEECH: Call = { method: 'POST', json: { text: 'a'.repeat(2778), model: 'provider-a/tts-1-hd' } };
+const SPEECH_PRICE = 2778 * 36;
+const LONG_AGO = sql`update x402_payment set settled_at = now() - interval '10 days'`;
+
+const transactionsOf = (replies: Reply[]) => new Set(replies.map(({ headers }) => headers.get('payment-response')));
 const BALANCE_OF = toFunctionSelector('balanceOf(address)');
 
 const countOf = (replies: { status: number }[], status: number) =>
@@ -176,4 +198,88 @@ test('an authorization reused for another request is refused before any call', {
   }
   t.equal(gateway.facilitator.calls.length, calls);
   t.equal(await timesPaid(chain, payer), 1);
+});
+
+test('R22: a used identifier or authorization is always 409 for another request', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  mineSteadily(t, chain);
+  const { reply, payload, paid } = await payDeposit(gateway, payer);
+  t.strictSame(told(reply), [200, DEPOSIT, false]);
+  const calls = gateway.facilitator.calls.length;
+  const same = await signDeposit(gateway, payer);
+  const other = await signDeposit(gateway, payer, 2 * DEPOSIT);
+  const spaced: Call = {
+    method: 'POST',
+    body: `{"amountMicroUsd": ${DEPOSIT}}`,
+    headers: { 'content-type': 'application/json' },
+  };
+  const misuses: [string, Call, unknown][] = [
+    [DEPOSIT_PATH, depositOf(2 * DEPOSIT), payload],
+    [DEPOSIT_PATH, spaced, payload],
+    [`${DEPOSIT_PATH}?again=1`, depositOf(DEPOSIT), payload],
+    [DEPOSIT_PATH, depositOf(2 * DEPOSIT), { ...other, extensions: payload.extensions }],
+    [DEPOSIT_PATH, depositOf(DEPOSIT), { ...same, extensions: payload.extensions }],
+    [DEPOSIT_PATH, depositOf(DEPOSIT), { ...payload, note: 'another payload' }],
+    [DEPOSIT_PATH, depositOf(DEPOSIT), { ...same, payload: payload.payload }],
+  ];
+  for (const when of ['now', 'long after']) {
+    for (const [path, call, misuse] of misuses) {
+      const answer = await gateway.call(path, withPayment(call, misuse));
+      t.strictSame(told(answer), CONFLICT, `${when}: ${path} ${JSON.stringify(call)}`);
+    }
+    await unguarded(gateway.db, (db) => LONG_AGO.execute(db));
+  }
+  t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
+  t.equal(gateway.facilitator.calls.length, calls);
+  t.equal(await timesPaid(chain, payer), 1);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('R22: a payment for speech is never accepted as a deposit, nor a deposit for speech', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  mineSteadily(t, chain);
+  const speech = await payFor(gateway, payer, SPEECH);
+  const deposit = await payDeposit(gateway, payer, SPEECH_PRICE);
+  t.strictSame([speech.reply.status, deposit.reply.status], [200, 200]);
+  t.strictSame(speech.payload.accepted, deposit.payload.accepted, 'an offer of both requests');
+  const calls = gateway.facilitator.calls.length;
+  const fresh = await signDeposit(gateway, payer, SPEECH_PRICE);
+  for (const when of ['now', 'long after']) {
+    for (const [path, call, { payload }] of [
+      [DEPOSIT_PATH, depositOf(SPEECH_PRICE), speech],
+      ['/x402/tts', SPEECH, deposit],
+    ] as const) {
+      for (const misuse of [payload, { ...fresh, payload: payload.payload }]) {
+        const { status, json } = await gateway.call(path, withPayment(call, misuse));
+        t.strictSame([status, json.error.code], CONFLICT, `${path} ${when}`);
+      }
+    }
+    await unguarded(gateway.db, (db) => LONG_AGO.execute(db));
+  }
+  t.equal(gateway.facilitator.calls.length, calls);
+  t.equal(gateway.upstream.requests.length, 1);
+  t.equal(await timesPaid(chain, payer), 2);
+  await assertCredited(gateway, payer, [SPEECH_PRICE]);
+});
+
+test('R21b: two equal deposits that wait at once are each credited, and counted once', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, BigInt(2 * DEPOSIT));
+  const payloads = [await signDeposit(gateway, payer), await signDeposit(gateway, payer)];
+  const calls = payloads.map((payload) => withPayment(depositOf(DEPOSIT), payload));
+  const both: Pending[] = [];
+  for (const [at, call] of calls.entries()) {
+    both.push(sendDeposit(gateway, call));
+    await awaitedTransaction(gateway, payloads[at] as PaymentPayload);
+  }
+  await chain.client.mine({ blocks: 1 });
+  const replies = await Promise.all(both.map(({ reply }) => reply));
+  for (const reply of replies) t.strictSame(told(reply), [200, DEPOSIT, false]);
+  t.equal(transactionsOf(replies).size, 2);
+  for (const call of calls) t.strictSame(told(await gateway.call(DEPOSIT_PATH, call)), [200, 0, true]);
+  t.equal(await timesPaid(chain, payer), 2);
+  t.equal(await gateway.revenue(), BigInt(2 * DEPOSIT));
+  await assertCredited(gateway, payer, [DEPOSIT, DEPOSIT]);
 });
