@@ -1,11 +1,16 @@
+import assert from 'node:assert/strict';
 import { sql } from 'kysely';
+import type pg from 'pg';
 import { test } from 'tap';
+import { openPool, openQueuePool } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { booksClosed } from '../support/books.ts';
 import { testCheckout } from '../support/checkout.ts';
+import { testDatabase } from '../support/database.ts';
 import { failStatements } from '../support/failing-statements.ts';
 import { startGateway } from '../support/gateway.ts';
 import { testUpstream } from '../support/stub-upstream.ts';
+import { startTcpProxy } from '../support/tcp-proxy.ts';
 
 const CAPTURES = { table: 'transfer', on: 'update', when: sql`new.state = 'posted'` } as const;
 
@@ -38,7 +43,6 @@ test('an unexpected database error on a hold is 500 and charges nothing', async 
 
 for (const [state, status] of [
   ['XX000', 503],
-  ['55000', 503],
   ['P0001', 500],
 ] as const) {
   test(`a failed credit (${state}) tells the buyer to reload, and the reload credits it`, async (t) => {
@@ -64,3 +68,52 @@ for (const [state, status] of [
     t.strictSame(await audit(gateway.db), []);
   });
 }
+
+/** The server gives a statement up after this time, and the client 2 s later. */
+const STATEMENT_TIMEOUT_MS = 1_000;
+
+/** As Kysely asks, which tells the pool of no error. */
+async function ask(pool: pg.Pool, text: string, values?: unknown[]): Promise<unknown[]> {
+  const client = await pool.connect();
+  try {
+    return (await client.query(text, values)).rows;
+  } finally {
+    client.release();
+  }
+}
+
+test('connections to a dead server time out and are replaced', async (t) => {
+  const { url } = await testDatabase(t);
+  const isReplaced = async (open: typeof openPool, text: string, values?: unknown[]) => {
+    const proxy = await startTcpProxy(t, url);
+    const pool = open(proxy.url, { maxConnections: 1, statementTimeoutMs: STATEMENT_TIMEOUT_MS });
+    t.teardown(() => pool.end());
+    assert.deepEqual(await ask(pool, text, values), [{ one: 1 }]);
+    proxy.abandon();
+    await assert.rejects(ask(pool, text, values), /Query read timeout/);
+    assert.deepEqual(await ask(pool, text, values), [{ one: 1 }], 'by another connection');
+  };
+  const ofEach = [openPool, openQueuePool].map((open) =>
+    Promise.all([isReplaced(open, 'select $1::int as one', [1]), isReplaced(open, 'select 1 as one')]),
+  );
+  await Promise.all(ofEach);
+});
+
+test('a database that accepts connections but never responds is 503', async (t) => {
+  const { url } = await testDatabase(t);
+  const proxy = await startTcpProxy(t, url);
+  const gateway = await startGateway(t, {}, { databaseUrl: proxy.url });
+  const account = await gateway.fund(500);
+  proxy.freeze();
+  const replies = await Promise.all([
+    gateway.call(`/credits/${account}`),
+    gateway.call('/tts?text=hello', { headers: { 'x-credit-account': account } }),
+    gateway.call(`/top-up/status?account=${account}`),
+  ]);
+  for (const reply of replies) {
+    t.equal(reply.status, 503);
+    t.equal(reply.json.error.code, 'CONFIG_ERROR');
+  }
+  proxy.restore();
+  t.equal((await gateway.call(`/credits/${account}`)).status, 200);
+});
