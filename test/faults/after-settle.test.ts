@@ -17,34 +17,26 @@ import {
   withTerms,
 } from '../support/deposit.ts';
 import { failStatements } from '../support/failing-statements.ts';
-import { insertPaymentInDoubt } from '../support/prepaid.ts';
 import { startRpcNode } from '../support/rpc-node.ts';
 import { until } from '../support/until.ts';
 import { challengeOf, HELLO, PRICE, payFor, sign, startX402Gateway, timesPaid, withPayment } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
 
-/** What a database that fails inside, or is in the middle of a switch, answers. */
-const OUTAGES = ['XX000', '58030', '40P01', '55000'];
 /** What no outage looks like. */
 const SURPRISE = 'P0001';
 const BOOKINGS = { table: 'transfer', on: 'insert', when: sql`new.kind in ('settlement', 'deposit')` } as const;
 
 test('R62: the gateway retries recording a settlement after a database outage', { skip }, async (t) => {
-  // One after the other: the wallets are funded by one account.
-  const payers = [];
-  for (const state of OUTAGES) payers.push({ state, payer: await wallet(chain.client, 1_000_000n) });
-  await Promise.all(
-    payers.map(async ({ state, payer }) => {
-      const gateway = await startX402Gateway(t, chain);
-      const failing = await failStatements(gateway.db, { ...BOOKINGS, state, times: 2 });
-      const { reply } = await payFor(gateway, payer);
-      assert.equal(reply.status, 200, `${state}: ${reply.text}`);
-      assert.equal(await failing.count(), 2);
-      assert.equal(await timesPaid(chain, payer), 1);
-      assert.deepEqual(await audit(gateway.db), []);
-    }),
-  );
+  const gateway = await startX402Gateway(t, chain);
+  // What a database that fails inside answers; `failing-statements.test.ts` has more.
+  const failing = await failStatements(gateway.db, { ...BOOKINGS, state: '40P01', times: 2 });
+  const payer = await wallet(chain.client, 1_000_000n);
+  const { reply } = await payFor(gateway, payer);
+  t.equal(reply.status, 200, reply.text);
+  t.equal(await failing.count(), 2);
+  t.equal(await timesPaid(chain, payer), 1);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R62: replays of an unrecorded settlement are 409 until the database recovers', { skip }, async (t) => {
@@ -90,13 +82,14 @@ test('R62: an unrecorded deposit is 409, then credited once the database recover
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
+const RECEIPT = { status: '0x1', blockNumber: '0x1', transactionHash: `0x${'1'.repeat(64)}` };
 /** Answers to eth_getTransactionReceipt that are none. */
 const NO_RECEIPTS = [
   {},
-  { status: '0x1', blockNumber: '0x1', transactionHash: `0x${'1'.repeat(64)}` },
-  { status: '0x1', blockNumber: '0x1', transactionHash: `0x${'1'.repeat(64)}`, logs: null },
-  { status: '0x1', blockNumber: '0x1', transactionHash: `0x${'1'.repeat(64)}`, logs: [null] },
-  { status: '0x1', blockNumber: '0x1', transactionHash: `0x${'1'.repeat(64)}`, logs: [{ address: 7 }] },
+  RECEIPT,
+  { ...RECEIPT, logs: null },
+  { ...RECEIPT, logs: [null] },
+  { ...RECEIPT, logs: [{ address: 7 }] },
   { status: 1, blockNumber: 1, transactionHash: null, logs: [] },
   'success',
   42,
@@ -118,41 +111,6 @@ test('R62: a malformed receipt from the node leaves the payment outcome unknown'
   t.equal((await gateway.call('/x402/tts', paid)).status, 200);
   t.equal(await timesPaid(chain, payer), 1);
   t.strictSame(await audit(gateway.db), []);
-});
-
-/** In this order: what a node has answered well is kept for a while. */
-const NONSENSE: [string, unknown[]][] = [
-  ['eth_chainId', ['nonsense', {}, null]],
-  ['eth_blockNumber', ['nonsense', '0xzz', '', 12, {}, [], true, null, `0x${'f'.repeat(16)}`, `0x${'f'.repeat(64)}`]],
-  ['eth_call', ['nonsense', '0x', 12, {}, null]],
-];
-
-test('a malformed node response before settle is 502 and reserves nothing', { skip }, async (t) => {
-  const node = await startRpcNode(t, chain.rpcUrl);
-  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
-  const payer = await wallet(chain.client, 1_000_000n);
-  const earlier: string[] = [];
-  for (const [nonsensical, answers] of NONSENSE) {
-    if (nonsensical === 'eth_call') {
-      // The balance of a payer without another unsettled payment is not asked for.
-      await insertPaymentInDoubt(gateway.db, payer.address.toLowerCase(), PRICE);
-      earlier.push('unknown');
-    }
-    for (const result of answers) {
-      let isAsked = false;
-      node.falsehood = ({ method }) => {
-        if (method !== nonsensical) return undefined;
-        isAsked = true;
-        return { result };
-      };
-      const { reply } = await payFor(gateway, payer);
-      const name = `${nonsensical}: ${JSON.stringify(result)}`;
-      t.strictSame([reply.status, reply.json.error.code], [502, 'PAYMENT_ERROR'], name);
-      t.ok(isAsked, name);
-      t.strictSame(await paymentStates(gateway), earlier, name);
-      t.equal(await gateway.revenue(), 0n);
-    }
-  }
 });
 
 test('R28: an authorization that expires during the checks is 402, without reservation', { skip }, async (t) => {
