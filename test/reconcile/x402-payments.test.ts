@@ -95,26 +95,6 @@ test('a payment whose settle response was lost ends without its client', { skip 
   });
 });
 
-test('R26: the reservation of a dead process is freed', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
-  const { reply } = await payFor(gateway, await wallet(chain.client, PRICE));
-  t.equal(reply.status, 200);
-  // Back to before its settlement, whose process died then.
-  await unguarded(gateway.db, async (db) => {
-    await sql`delete from transfer`.execute(db);
-    await sql`
-      update x402_payment set state = 'reserved', settling_at = null, settled_at = null, transaction_hash = null,
-        log_index = null, receipt = null, lease_until = now() - interval '1 hour'`.execute(db);
-  });
-  const findings = await audit(gateway.db);
-  t.strictSame(
-    findings.map(({ rule }) => rule),
-    ['each USDC payment in progress has an unexpired lease'],
-  );
-  t.strictSame(await turn(gateway), { abandoned_payments: 1 });
-  t.equal(await stateOf(gateway), undefined);
-});
-
 test('a refused settlement is watched until it fails and keeps its audio until then', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   gateway.facilitator.faults.settle(refused('insufficient_funds'));
