@@ -38,7 +38,7 @@ async function assertReleasedAndPayable(gateway: X402Gateway, paid: Parameters<t
 
 test('a failed verify releases the payment without synthesis', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
-  for (const [name, fault, status, code] of [...VERIFY_FAULTS, ['a hang', 'hang', 502, 'PAYMENT_ERROR'] as const]) {
+  for (const [name, fault, status, code] of VERIFY_FAULTS) {
     gateway.facilitator.faults.verify(fault);
     const { reply } = await payFor(gateway, await wallet(chain.client, PRICE));
     t.strictSame([reply.status, reply.json.error.code], [status, code], name);
