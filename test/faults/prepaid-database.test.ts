@@ -123,23 +123,6 @@ test('a capture whose response is lost is retried and charges once', async (t) =
   await assertEnd(LEFT);
 });
 
-test('a capture that outlives its connection charges once when retried', async (t) => {
-  const { url, db, gateway, proxy, drip, call, assertEnd } = await startPrepaidOutage(t);
-  const answer = gateway.call(TTS, call);
-  await drip.opened;
-  const lock = await lockRows(t, url, sql`select from transfer where kind = 'spend' for update`);
-  await drip.write(silentMp3(500));
-  drip.end();
-  t.equal((await answer).status, 200);
-  await lock.untilWaiting(1);
-  proxy.cut();
-  proxy.restore();
-  await lock.untilWaiting(2);
-  await lock.release();
-  await booksClosed(db);
-  await assertEnd(LEFT);
-});
-
 test('a debit whose response is lost is 503, and its lease restores the balance', async (t) => {
   const { url, gateway, proxy, call, balance, untilHold, leasePasses, assertEnd } = await startPrepaidOutage(t);
   const lock = await lockRows(t, url, sql`select from account where address is not null for update`);

@@ -148,8 +148,8 @@ test('R45: a paid request is replayed after any change of settings', { skip }, a
   const audio = await temporaryFolder(t);
   const env = { AUDIO_STORE: `file:${audio}` };
   const before = await startX402Gateway(t, chain, env);
-  const paid: [string, Paid][] = [];
-  for (const [name, pay] of Object.entries(PAID)) paid.push([name, await pay(t, before)]);
+  const paid: Paid[] = [];
+  for (const pay of Object.values(PAID)) paid.push(await pay(t, before));
   const settings = {
     X402_PAY_TO: before.payTo,
     X402_FACILITATOR_URL: before.facilitator.url,
@@ -159,9 +159,9 @@ test('R45: a paid request is replayed after any change of settings', { skip }, a
   };
   for (const [change, make] of Object.entries(CHANGES)) {
     const after = await startGateway(t, { ...settings, ...(await make(t)) }, { databaseUrl: before.databaseUrl });
-    for (const [name, { path, call, assertAnswered }] of paid) {
-      await t.test(`${name}: ${change}`, async () => assertAnswered(await after.call(path, call)));
-    }
+    await t.test(change, async () => {
+      for (const { path, call, assertAnswered } of paid) assertAnswered(await after.call(path, call));
+    });
     await after.app.close();
   }
   t.strictSame(await audit(before.db), []);
