@@ -116,6 +116,7 @@ test('after lost commits a stale process cannot touch the payment of another', a
     (await db.selectFrom('x402_payment').select('state').where('id', '=', other.id).executeTakeFirst())?.state;
   t.equal(await reservations.beginSettling(stale), false);
   t.equal(await reservations.release(stale), false);
+  await sql`update x402_payment set lease_until = now() - interval '1 second' where id = ${other.id}`.execute(db);
   t.equal(await reservations.takeOver(stale, 1n), undefined);
   t.equal(await state(), 'reserved');
   t.equal(await reservations.beginSettling(other), true);
