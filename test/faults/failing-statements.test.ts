@@ -84,7 +84,7 @@ async function ask(pool: pg.Pool, text: string, values?: unknown[]): Promise<unk
 
 test('connections to a dead server time out and are replaced', async (t) => {
   const { url } = await testDatabase(t);
-  const isReplaced = async (open: typeof openPool, text: string, values?: unknown[]) => {
+  const isReplaced = async (open: typeof openQueuePool, text: string, values?: unknown[]) => {
     const proxy = await startTcpProxy(t, url);
     const pool = open(proxy.url, { maxConnections: 1, statementTimeoutMs: STATEMENT_TIMEOUT_MS });
     t.teardown(() => pool.end());

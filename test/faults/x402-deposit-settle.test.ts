@@ -21,7 +21,6 @@ import { decodeHeader, startX402Gateway, timesPaid, withPayment, type X402Gatewa
 
 const { chain, skip } = await testChain();
 const NOWHERE = `0x${'ab'.repeat(32)}`;
-const _UNKNOWN = [409, 'PAYMENT_OUTCOME_UNKNOWN'];
 const CONFLICT = [409, 'PAYMENT_IDENTIFIER_CONFLICT'];
 
 /** What names no transaction, and what names it; `x402-settle.test.ts` has all such answers. */
