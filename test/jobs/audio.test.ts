@@ -3,7 +3,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { sql } from 'kysely';
-import { type Test, test } from 'tap';
+import { type Test, t, test } from 'tap';
 import { createLinkSigner } from '../../src/speech/store/link-token.ts';
 import { openAudioStore } from '../../src/speech/store/open-store.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
@@ -22,13 +22,16 @@ async function start(t: Test, env: Record<string, string> = {}) {
   return { upstream, gateway, account, complete };
 }
 
+/** Of unsigned links. */
+const unsigned = await start(t, { AUDIO_RETENTION_SECONDS: '3600' });
+
 const path = (url: string) => url.slice(url.indexOf('/tts/'));
 
 const SECRET = 'a secret of thirty-two bytes or more';
 const OLD_SECRET = 'another secret that signed before this one';
 
 test('audio is inline, never cached and served in ranges', async (t) => {
-  const { gateway, complete } = await start(t);
+  const { gateway, complete } = unsigned;
   const { jobId, links } = await complete();
   const url = path(links.audio);
   t.equal(url, `/tts/jobs/${jobId}/audio`, 'unsigned');
@@ -42,36 +45,31 @@ test('audio is inline, never cached and served in ranges', async (t) => {
   t.equal(whole.headers.get('accept-ranges'), 'bytes');
   t.equal(whole.headers.get('cache-control'), 'private, no-store');
 
-  const parts: [range: string, first: number, last: number][] = [
-    ['bytes=0-0', 0, 0],
+  for (const [range, first, last] of [
     ['bytes=0-1023', 0, 1023],
-    ['bytes=1000-', 1000, size - 1],
     ['bytes=-100', size - 100, size - 1],
     ['bytes=16000-99999', 16_000, size - 1],
-    ['bytes=-99999', 0, size - 1],
-  ];
-  for (const [range, first, last] of parts) {
+  ] as const) {
     const part = await gateway.call(url, { headers: { range } });
     t.equal(part.status, 206, range);
     t.equal(part.headers.get('content-range'), `bytes ${first}-${last}/${size}`);
     t.equal(part.headers.get('content-length'), String(last - first + 1));
     t.strictSame(part.bytes, whole.bytes.subarray(first, last + 1));
   }
-  for (const range of ['bytes=16128-', 'bytes=99999-', 'bytes=-0']) {
-    const refused = await gateway.call(url, { headers: { range } });
-    t.equal(refused.status, 416, range);
-    t.equal(refused.headers.get('content-range'), `bytes */${size}`);
-    t.equal(refused.json.error.code, 'INVALID_REQUEST');
-  }
-  for (const range of ['bytes=0-1,5-6', 'bytes=5-1', 'lines=0-1', 'nonsense']) {
-    const all = await gateway.call(url, { headers: { range } });
-    t.strictSame([all.status, all.bytes.length], [200, size], range);
-  }
+  const refused = await gateway.call(url, { headers: { range: 'bytes=16128-' } });
+  t.strictSame([refused.status, refused.json.error.code], [416, 'INVALID_REQUEST']);
+  t.equal(refused.headers.get('content-range'), `bytes */${size}`);
+  const several = await gateway.call(url, { headers: { range: 'bytes=0-1,5-6' } });
+  t.strictSame([several.status, several.bytes.length], [200, size]);
   const stale = await gateway.call(url, { headers: { range: 'bytes=0-9', 'if-range': '"tag"' } });
   t.strictSame([stale.status, stale.bytes.length], [200, size], 'If-Range never matches: there are no validators');
 
   const head = await gateway.call(url, { method: 'HEAD', headers: { range: 'bytes=0-9' } });
   t.strictSame([head.status, head.headers.get('content-length'), head.bytes.length], [200, String(size), 0]);
+  for (const sig of ['', 'x', 'x'.repeat(3000)]) {
+    const { status, headers } = await gateway.call(`${url}?sig=${sig}`);
+    t.strictSame([status, headers.get('x-ratelimit-scope')], [200, 'ip'], 'an unsigned link ignores a sig');
+  }
   // The audio of a job is paid for once, however often it is fetched.
   t.equal((await gateway.db.selectFrom('transfer').selectAll().where('kind', '=', 'charge').execute()).length, 1);
 });
@@ -99,26 +97,23 @@ test('R50: audio errors come in the order 401, 404, 409, 410, missing sig', asyn
   t.equal(completed.result.audioUrl, completed.links.audio);
   t.equal((await gateway.call(path(completed.links.audio))).status, 200);
 
-  const bad = [
-    '',
-    '~',
-    'a.b.c',
-    'x'.repeat(1501),
-    'x'.repeat(20_000),
-    `${valid}x`,
-    valid.slice(0, -1),
-    await signer.sign(other.jobId, later1h),
-    await signer.sign(completed.jobId, new Date(Date.now() - 1000)),
-    await createLinkSigner('job-audio', ['a secret that this deployment never had']).sign(completed.jobId, later1h),
+  const bad: [id: string, sig: string][] = [
+    [completed.jobId, 'x'.repeat(20_000)],
+    [completed.jobId, `${valid}x`],
+    [completed.jobId, await signer.sign(other.jobId, later1h)],
+    [completed.jobId, await signer.sign(completed.jobId, new Date(Date.now() - 1000))],
+    [completed.jobId, await createLinkSigner('job-audio', ['x'.repeat(32)]).sign(completed.jobId, later1h)],
+    ...[unknown, failed.jobId, queued.jobId, processing.jobId, unstored.jobId, completed.jobId, 'no-uuid'].flatMap(
+      (id): [string, string][] => [
+        [id, ''],
+        [id, '~'],
+      ],
+    ),
   ];
-  const ids = [unknown, failed.jobId, queued.jobId, processing.jobId, unstored.jobId, completed.jobId, 'no-uuid'];
-  for (const id of ids) {
-    for (const sig of bad) {
-      if (id !== completed.jobId && bad.indexOf(sig) > 2) continue;
-      const reply = await gateway.call(`/tts/jobs/${id}/audio?sig=${sig}`);
-      t.strictSame([reply.status, reply.json.error.code], [401, 'UNAUTHORIZED'], `${id} ${sig.slice(0, 20)}`);
-      t.ok(sig === '' || !reply.text.includes(sig));
-    }
+  for (const [id, sig] of bad) {
+    const reply = await gateway.call(`/tts/jobs/${id}/audio?sig=${sig}`);
+    t.strictSame([reply.status, reply.json.error.code], [401, 'UNAUTHORIZED'], `${id} ${sig.slice(0, 20)}`);
+    t.ok(sig === '' || !reply.text.includes(sig));
   }
   const rows: [id: string, status: number, code: string][] = [
     [unknown, 404, 'NOT_FOUND'],
@@ -145,15 +140,6 @@ test('R50: audio errors come in the order 401, 404, 409, 410, missing sig', asyn
   t.equal((await gateway.call(`/tts/jobs/${completed.jobId.toUpperCase()}/audio?sig=${valid}`)).status, 200);
   // Nobody waits for the synthesis that hangs.
   await upstream.close();
-});
-
-test('unsigned links ignore a sig, and count for the address', async (t) => {
-  const { gateway, complete } = await start(t, { RATE_LIMIT_MAX: '5' });
-  const { links } = await complete();
-  for (const sig of ['', 'x', 'x'.repeat(3000)]) {
-    const { status, headers } = await gateway.call(`${path(links.audio)}?sig=${sig}`);
-    t.strictSame([status, headers.get('x-ratelimit-scope')], [200, 'ip']);
-  }
 });
 
 test('R48: a valid sig has its own bucket, anything else uses the address', async (t) => {
@@ -183,29 +169,12 @@ const firstKey = (jobId: string) => ownerKey(jobId, 2);
 const directoryOf = (key: string) => createHash('sha256').update(key).digest('hex').slice(0, 2);
 const stored = (gateway: Gateway) => openAudioStore(gateway.config.jobs.audioStore);
 
-test('missing audio is 404, and an unavailable store is 503', async (t) => {
-  const { gateway, complete } = await start(t);
-  const { jobId, links } = await complete();
-  const { fence } = await gateway.db.selectFrom('job').select('fence').executeTakeFirstOrThrow();
-  await stored(gateway).delete(`jobs/${jobId}/${fence}`);
-  const gone = await gateway.call(path(links.audio));
-  t.strictSame([gone.status, gone.json.error.code], [404, 'NOT_FOUND']);
-  const another = await complete();
-  const away = join(gateway.config.dataDir, 'audio');
-  await rm(away, { recursive: true });
-  await writeFile(away, 'no directory');
-  const reply = await gateway.call(path(another.links.audio));
-  t.strictSame([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
-  t.ok(!reply.text.includes(gateway.config.dataDir));
-});
-
 test('audio is deleted after AUDIO_RETENTION_SECONDS, and its download is 410', async (t) => {
-  const { gateway, complete } = await start(t, { AUDIO_RETENTION_SECONDS: '3600' });
+  const { gateway, complete } = unsigned;
   const [old, young] = [await complete(), await complete()];
   const { rows } = await sql<{ seconds: number }>`
-    select extract(epoch from audio_expires_at - completed_at)::double precision as seconds from job`.execute(
-    gateway.db,
-  );
+    select extract(epoch from audio_expires_at - completed_at)::double precision as seconds from job
+    where id in (${old.jobId}, ${young.jobId})`.execute(gateway.db);
   t.strictSame(rows, [{ seconds: 3600 }, { seconds: 3600 }]);
   const store = stored(gateway);
   t.teardown(() => store.close());
@@ -238,7 +207,7 @@ test('audio is deleted after AUDIO_RETENTION_SECONDS, and its download is 410', 
 });
 
 test('a failed deletion is retried and does not block other deletions', async (t) => {
-  const { gateway, complete } = await start(t);
+  const { gateway, complete } = unsigned;
   const bad = await complete();
   let good = await complete();
   const unusable = directoryOf(firstKey(bad.jobId));
@@ -260,4 +229,19 @@ test('a failed deletion is retried and does not block other deletions', async (t
   const second = await runTurn(gateway, 'expired_audio');
   t.strictSame([second.outcome, second.count], ['done', 1]);
   t.equal(await stored(gateway).open(firstKey(bad.jobId)), undefined);
+});
+
+test('missing audio is 404, and an unavailable store is 503', async (t) => {
+  const { gateway, complete } = unsigned;
+  const { jobId, links } = await complete();
+  await stored(gateway).delete(firstKey(jobId));
+  const gone = await gateway.call(path(links.audio));
+  t.strictSame([gone.status, gone.json.error.code], [404, 'NOT_FOUND']);
+  const another = await complete();
+  const away = join(gateway.config.dataDir, 'audio');
+  await rm(away, { recursive: true });
+  await writeFile(away, 'no directory');
+  const reply = await gateway.call(path(another.links.audio));
+  t.strictSame([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
+  t.ok(!reply.text.includes(gateway.config.dataDir));
 });

@@ -188,21 +188,6 @@ for (const [point, prove] of CASES) {
   test(`kill -9 of a job at "${point}": another process ends it, charged once`, prove);
 }
 
-test('a paused worker can neither complete nor capture a job taken over', async (t) => {
-  const scene = await start(t);
-  const { gateway, env, balance, accept } = scene;
-  const id = await accept();
-  const { frozen, wake } = await freeze(scene, () => startChild(t, WORKER.program, env), id);
-  const before = await row(gateway, id);
-  await wake();
-  await frozen.printed(/took over this job/);
-  t.strictSame(await row(gateway, id), before);
-  t.equal(await balance(), FUNDS - PRICE);
-  t.strictSame((await gateway.call(`/tts/jobs/${id}/audio`)).bytes, silentMp3(200));
-  t.strictSame(await audit(gateway.db), []);
-  t.equal(await frozen.stop(), 0);
-});
-
 test('SIGTERM requeues a long job with its hold, and the process exits with 0', async (t) => {
   const { upstream, gateway, env, balance, accept } = await start(t);
   upstream.mode = hangBeforeHeaders();

@@ -18,7 +18,6 @@ import {
   type Mode,
   mp3,
   openAiError,
-  startStubUpstream,
   testUpstream,
   tooManyRequests,
   wav,
@@ -29,8 +28,13 @@ import { until } from '../support/until.ts';
 const PRICE = 198n;
 const FUNDS = 5_000_000n;
 
-// They wait for retries most of the time.
-t.jobs = 3;
+/** Runs the jobs of all tests that need no other settings. */
+const running = await start(t, { LOG_LEVEL: 'info' });
+
+async function scene() {
+  running.upstream.requests.length = 0;
+  return { ...running, account: await running.gateway.fund(500) };
+}
 
 async function start(t: Test, env: Record<string, string> = {}, options: { worker?: boolean } = {}) {
   const upstream = await testUpstream(t);
@@ -66,7 +70,7 @@ const stored = async (gateway: Gateway) =>
   );
 
 test('R18: a completed job is stored and captured, and its text is erased', async (t) => {
-  const { upstream, gateway, account } = await start(t);
+  const { upstream, gateway, account } = await scene();
   const drip = new ControlledStream();
   upstream.mode = drip.mode;
   const { jobId } = (await later(gateway, account, { text: CANARY })).json;
@@ -105,7 +109,7 @@ test('R18: a completed job is stored and captured, and its text is erased', asyn
 });
 
 test('R18: after a job has ended, its text is nowhere in the database', async (t) => {
-  const { upstream, gateway, account } = await start(t);
+  const { upstream, gateway, account } = await scene();
   const texts = async () => {
     const tables = await sql<{ name: string }>`
       select format('%I.%I', table_schema, table_name) as name from information_schema.tables
@@ -135,7 +139,9 @@ test('R18: after a job has ended, its text is nowhere in the database', async (t
 });
 
 test('storeAudio=false completes and charges a job without storing audio', async (t) => {
-  const { gateway, account } = await start(t);
+  const { upstream, gateway, account } = await scene();
+  upstream.mode = mp3();
+  const before = await stored(gateway);
   const { jobId } = (await later(gateway, account, { query: '&storeAudio=false' })).json;
   const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
   t.equal(job.status, 'completed');
@@ -143,13 +149,13 @@ test('storeAudio=false completes and charges a job without storing audio', async
   t.equal(job.links.audio, null);
   const audio = await gateway.call(`/tts/jobs/${jobId}/audio`);
   t.strictSame([audio.status, audio.json.error.code], [410, 'AUDIO_NOT_STORED']);
-  t.strictSame(await stored(gateway), []);
+  t.strictSame(await stored(gateway), before);
   t.equal(await gateway.balance(account), FUNDS - PRICE);
   t.strictSame(await audit(gateway.db), []);
 });
 
 test('R56: a streamed WAV from the provider is served as audio/wav with its real sizes', async (t) => {
-  const { upstream, gateway, account } = await start(t);
+  const { upstream, gateway, account } = await scene();
   const streamed = silentWav(100);
   for (const at of [4, 40]) streamed.writeUInt32LE(0, at);
   upstream.mode = body(streamed, { framing: 'chunked' });
@@ -163,18 +169,13 @@ test('R56: a streamed WAV from the provider is served as audio/wav with its real
 });
 
 test('a permanent failure fails the job at once and voids its hold', async (t) => {
-  const { upstream, gateway, account } = await start(t);
-  const faults: [Mode, code: string][] = [
-    [openAiError(400, 'secret of the provider'), 'TTS_UPSTREAM_ERROR'],
-    [garbage(), 'TTS_UPSTREAM_ERROR'],
-  ];
-  for (const [mode, code] of faults) {
+  const { upstream, gateway, account } = await scene();
+  for (const mode of [openAiError(400, 'secret of the provider'), garbage()]) {
     upstream.mode = mode;
     const before = upstream.requests.length;
     const { jobId } = (await later(gateway, account)).json;
     const reply = await untilJob(gateway, jobId, 'completed', 'failed');
-    t.equal(reply.json.status, 'failed');
-    t.equal(reply.json.error.code, code);
+    t.strictSame([reply.json.status, reply.json.error.code], ['failed', 'TTS_UPSTREAM_ERROR']);
     t.match(reply.json.error.message, / Change the request, or ask the operator\. The job was not charged\.$/);
     t.notMatch(reply.text, /secret|stack|node:/);
     t.strictSame([reply.json.result, reply.json.links.audio], [null, null]);
@@ -186,16 +187,6 @@ test('a permanent failure fails the job at once and voids its hold', async (t) =
   }
   t.equal(await gateway.balance(account), FUNDS);
   t.strictSame(await audit(gateway.db), []);
-});
-
-test('synthesis ends at its deadline', async (t) => {
-  const { upstream, gateway, account } = await start(t, { SPEECH_TIMEOUT_MS: '200' }, { worker: false });
-  upstream.mode = hangBeforeHeaders();
-  const { jobId } = (await later(gateway, account)).json;
-  await hurry(gateway, jobId, 4);
-  gateway.app.worker?.start();
-  const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
-  t.strictSame([job.status, job.error.code], ['failed', 'TTS_UNAVAILABLE']);
 });
 
 test('a job whose audio cannot be stored is retried, not captured', async (t) => {
@@ -238,7 +229,7 @@ test('a job that waits longer than any lease keeps its hold', async (t) => {
 });
 
 test('a transient failure requeues the job with its hold, until the time that the provider named', async (t) => {
-  const { upstream, gateway, account } = await start(t);
+  const { upstream, gateway, account } = await scene();
   const attempts = [openAiError(500), tooManyRequests('120'), wav(100)];
   upstream.mode = (request, response) => attempts[upstream.requests.length - 1]?.(request, response);
   const { jobId } = (await later(gateway, account)).json;
@@ -259,71 +250,49 @@ test('a transient failure requeues the job with its hold, until the time that th
   t.strictSame(await audit(gateway.db), []);
 });
 
-test('a failed last attempt fails the job and voids its hold', async (t) => {
-  const { upstream, gateway, account } = await start(t, {}, { worker: false });
-  upstream.mode = openAiError(500);
-  const { jobId } = (await later(gateway, account)).json;
-  await hurry(gateway, jobId, 4);
+test('a job fails after its last attempt, and its hold is voided', async (t) => {
+  const { upstream, gateway, account } = await start(t, { SPEECH_TIMEOUT_MS: '300' }, { worker: false });
+  const cases: [text: string, attempts: number, mode: Mode, code: string][] = [
+    ['an error', 4, openAiError(500), 'TTS_UPSTREAM_ERROR'],
+    ['silence until the deadline', 4, hangBeforeHeaders(), 'TTS_UNAVAILABLE'],
+    ['too long a wait', 0, tooManyRequests('3600'), 'TTS_UNAVAILABLE'],
+    ['workers that keep dying', 5, mp3(), 'INTERNAL_ERROR'],
+  ];
+  upstream.mode = (request, response) => cases.find(([text]) => text === request.body?.input)?.[2](request, response);
+  const ids: string[] = [];
+  for (const [text, attempts] of cases) {
+    const { jobId } = (await later(gateway, account, { text })).json;
+    await hurry(gateway, jobId, attempts);
+    ids.push(jobId);
+  }
   gateway.app.worker?.start();
-  const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
-  t.equal(job.status, 'failed');
-  t.equal(job.error.code, 'TTS_UPSTREAM_ERROR');
-  t.equal(upstream.requests.length, 1);
-  t.equal(await gateway.balance(account), FUNDS);
-  t.strictSame(await audit(gateway.db), []);
-});
-
-test('a job fails if the provider asks for too long a wait', async (t) => {
-  const { upstream, gateway, account } = await start(t);
-  upstream.mode = tooManyRequests('3600');
-  const { jobId } = (await later(gateway, account)).json;
-  const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
-  t.strictSame([job.status, job.error.code], ['failed', 'TTS_UNAVAILABLE']);
-  t.equal(await gateway.balance(account), FUNDS);
-});
-
-test('a job whose workers keep dying is not retried forever', async (t) => {
-  const { upstream, gateway, account } = await start(t, {}, { worker: false });
-  const { jobId } = (await later(gateway, account)).json;
-  await hurry(gateway, jobId, 5);
-  gateway.app.worker?.start();
-  const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
-  t.strictSame([job.status, job.error.code], ['failed', 'INTERNAL_ERROR']);
-  t.equal(upstream.requests.length, 0);
+  for (const [at, [text, , , code]] of cases.entries()) {
+    const job = (await untilJob(gateway, ids[at] as string, 'completed', 'failed')).json;
+    t.strictSame([job.status, job.error.code], ['failed', code], text);
+  }
+  t.equal(upstream.requests.length, 3, 'one attempt each, and none after the fifth');
   t.equal(await gateway.balance(account), FUNDS);
   t.strictSame(await audit(gateway.db), []);
 });
 
 const MINUTES = 60_000;
 
-test('retry delays triple from one second, and the fifth attempt is the last', async (t) => {
-  const rows: [attempt: number, random: number, expected: number | undefined][] = [
-    [1, 0, 1_000],
-    [1, 1, 1_250],
-    [2, 0, 3_000],
-    [3, 0, 9_000],
-    [4, 0, 27_000],
-    [4, 1, 33_750],
-    [5, 0, undefined],
-    [6, 0, undefined],
+test('retry delays triple from one second, within 15 minutes and five attempts', async (t) => {
+  const rows: [attempt: number, elapsedMs: number, retryAfter: number | undefined, expected: number | undefined][] = [
+    [1, 0, undefined, 1_000],
+    [2, 0, undefined, 3_000],
+    [4, 0, undefined, 27_000],
+    [5, 0, undefined, undefined],
+    [1, 0, 30, 30_000],
+    [4, 0, 2, 27_000],
+    [1, 0, 15 * 60, 15 * MINUTES],
+    [1, 0, 15 * 60 + 1, undefined],
+    [2, 15 * MINUTES - 3_000, undefined, 3_000],
+    [2, 15 * MINUTES - 2_999, undefined, undefined],
   ];
-  for (const [attempt, random, expected] of rows) {
-    t.equal(retryDelayMs(attempt, 0, undefined, random), expected, `attempt ${attempt}`);
-  }
-  t.equal(MAX_ATTEMPTS, 5);
-});
-
-test('a retry delay is never shorter than the provider asked for', async (t) => {
-  t.equal(retryDelayMs(1, 0, 30, 0), 30_000);
-  t.equal(retryDelayMs(4, 0, 2, 0), 27_000);
-});
-
-test('no attempt begins more than 15 minutes after the first', async (t) => {
-  t.equal(retryDelayMs(1, 0, 15 * 60, 0), 15 * MINUTES);
-  t.equal(retryDelayMs(1, 0, 15 * 60 + 1, 0), undefined);
-  t.equal(retryDelayMs(2, 15 * MINUTES - 3_000, undefined, 0), 3_000);
-  t.equal(retryDelayMs(2, 15 * MINUTES - 2_999, undefined, 0), undefined);
-  t.equal(retryDelayMs(1, 0, 3600, 0), undefined);
+  for (const [attempt, elapsedMs, retryAfter, expected] of rows)
+    t.equal(retryDelayMs(attempt, elapsedMs, retryAfter, 0), expected, `attempt ${attempt} after ${elapsedMs} ms`);
+  t.equal(retryDelayMs(4, 0, undefined, 1), 33_750, 'up to a quarter more');
 });
 
 test('retry delays and attempts are bounded, whatever the provider says', async () => {
@@ -344,7 +313,7 @@ test('retry delays and attempts are bounded, whatever the provider says', async 
   );
 });
 
-test('at most JOB_CONCURRENCY jobs run at the same time', async (t) => {
+test('at most JOB_CONCURRENCY jobs run at once, and a stopping worker finishes them first', async (t) => {
   const { upstream, gateway, account } = await start(t, { JOB_CONCURRENCY: '3' });
   const open: ControlledStream[] = [];
   upstream.mode = (request, response) => {
@@ -352,35 +321,19 @@ test('at most JOB_CONCURRENCY jobs run at the same time', async (t) => {
     open.push(drip);
     drip.mode(request, response);
   };
-  const jobs = [];
-  for (let index = 0; index < 5; index++) jobs.push((await later(gateway, account, { text: `text ${index}` })).json);
+  for (let index = 0; index < 5; index++) await later(gateway, account, { text: `text ${index}` });
   await upstream.waitForRequests(3);
   const states = async () =>
     (await gateway.db.selectFrom('job').select('state').orderBy('state').execute()).map(({ state }) => state);
   t.strictSame(await states(), ['processing', 'processing', 'processing', 'queued', 'queued']);
-  for (let index = 0; index < 5; index++) {
-    await upstream.waitForRequests(index + 1);
-    await open[index]?.write(silentMp3(100));
-    open[index]?.end();
-  }
-  for (const { jobId } of jobs) t.equal((await untilJob(gateway, jobId, 'completed')).json.status, 'completed');
-  t.equal(upstream.requests.length, 5);
-  t.strictSame(await audit(gateway.db), []);
-});
-
-test('a stopping worker finishes its job first', async (t) => {
-  const { upstream, gateway, account } = await start(t, { JOB_CONCURRENCY: '1' });
-  const drip = new ControlledStream();
-  upstream.mode = drip.mode;
-  const { jobId } = (await later(gateway, account)).json;
-  await drip.opened;
-  const waiting = (await later(gateway, account, { text: 'not begun' })).json;
-  await drip.write(silentMp3(100));
   const stopped = gateway.app.worker?.stop();
-  drip.end();
+  for (const drip of open) {
+    await drip.write(silentMp3(100));
+    drip.end();
+  }
   await stopped;
-  t.equal((await row(gateway, jobId)).state, 'completed');
-  t.equal((await row(gateway, waiting.jobId)).state, 'queued');
+  t.strictSame(await states(), ['completed', 'completed', 'completed', 'queued', 'queued']);
+  t.equal(upstream.requests.length, 3);
   t.strictSame(await audit(gateway.db), []);
 });
 
@@ -397,6 +350,8 @@ test('metrics show waiting and running jobs and the ends of their holds', async 
   const running = await metrics();
   t.match(running, /^speechgate_queued_jobs 0$/m);
   t.match(running, /^speechgate_processing_jobs 1$/m);
+  await sql`update job set updated_at = now() - interval '1 hour'`.execute(gateway.db);
+  t.match(await metrics(), /^speechgate_oldest_processing_job_seconds 36\d\d/m, 'the age of a hanging attempt');
   await drip.write(silentMp3(100));
   drip.end();
   await untilJob(gateway, first.jobId, 'completed');
@@ -413,33 +368,26 @@ test('metrics show waiting and running jobs and the ends of their holds', async 
 });
 
 test('log lines about a job carry its trace id, and the cause of a failure', async (t) => {
-  const upstream = await startStubUpstream({ mode: cutChunked() });
-  t.teardown(() => upstream.close());
-  const env = { SPEECH_BASE_URL: upstream.url, LOG_LEVEL: 'info' };
-  const gateway = await startGateway(t, env, { worker: true });
-  const account = await gateway.fund(500);
+  const { upstream, gateway, account } = await scene();
+  upstream.mode = cutChunked();
   const accepted = await later(gateway, account);
   const { jobId } = accepted.json;
   await upstream.waitForRequests(1);
   upstream.mode = mp3();
   await untilJob(gateway, jobId, 'completed');
-  await until(() => gateway.log.some(({ end }) => end === 'completed'));
+  await until(() => gateway.log.some(({ job, end }) => job === jobId && end === 'completed'));
   const lines = gateway.log.filter((line) => line.job === jobId);
   const traceId = accepted.headers.get('x-trace-id');
-  const ended =
-    'a job attempt ended; no action is needed. The member end says how: completed (charged), failed (not charged), retry or given back (runs again)';
   t.ok(lines.every((line) => line.traceId === traceId));
   const [failed] = lines.flatMap(({ err }) => (err ? [err as { failure?: string; upstream?: string }] : []));
   t.strictSame([failed?.failure, failed?.upstream], ['broken_off', 'default']);
   t.strictSame(
-    lines
-      .filter(({ err }) => !err)
-      .map(({ msg, attempt, end, chargedMicroUsd }) => [msg, attempt, end, chargedMicroUsd]),
+    lines.filter(({ err }) => !err).map(({ attempt, end, chargedMicroUsd }) => [attempt, end, chargedMicroUsd]),
     [
-      ['a job attempt started; no action is needed', 1, undefined, undefined],
-      [ended, 1, 'retry', undefined],
-      ['a job attempt started; no action is needed', 2, undefined, undefined],
-      [ended, 2, 'completed', 198],
+      [1, undefined, undefined],
+      [1, 'retry', undefined],
+      [2, undefined, undefined],
+      [2, 'completed', 198],
     ],
   );
 });
