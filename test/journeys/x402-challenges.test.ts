@@ -1,15 +1,14 @@
 import { createHash } from 'node:crypto';
-import { readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { validatePaymentRequiredDetailed } from '@agentcash/discovery';
 import { Ajv2020 } from 'ajv/dist/2020.js';
-import { test } from 'tap';
+import { t, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
+import { catalogFile } from '../support/catalog-file.ts';
 import { testChain, wallet } from '../support/chain.ts';
-import { DEPOSIT_PATH, depositOf, mineSteadily } from '../support/deposit.ts';
+import { DEPOSIT_PATH, depositOf, mineSteadily, paymentStates } from '../support/deposit.ts';
 import { type Call, type Gateway, startGateway } from '../support/gateway.ts';
 import { projectFile } from '../support/project.ts';
 import {
@@ -23,6 +22,10 @@ import {
 } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
+const PROBED = { X402_PROBE_ANSWER: '402' };
+const [gateway, probing] = skip
+  ? ([] as never)
+  : [await startX402Gateway(t, chain), await startX402Gateway(t, chain, PROBED)];
 const PATH = '/x402/tts';
 const BARE: readonly [name: string, path: string, call: Call][] = [
   ['GET', PATH, {}],
@@ -48,37 +51,35 @@ interface Info {
   readonly input: { readonly method: string; readonly queryParams?: Record<string, string>; readonly body?: object };
 }
 
-for (const [name, path, bare] of BARE) {
-  test(`the example in the ${name} challenge can be paid as it is`, { skip }, async (t) => {
-    const gateway = await startX402Gateway(t, chain, { X402_PROBE_ANSWER: '402' });
-    mineSteadily(t, chain);
-    const probed = decodeHeader((await gateway.call(path, bare)).headers.get('payment-required'));
+test('the example in each challenge can be paid as it is', { skip }, async (t) => {
+  mineSteadily(t, chain);
+  for (const [name, path, bare] of BARE) {
+    const probed = decodeHeader((await probing.call(path, bare)).headers.get('payment-required'));
     const { info, schema } = probed.extensions.bazaar;
     const validate = new Ajv2020().compile(schema);
     t.ok(validate(info), JSON.stringify(validate.errors));
     const example = exampleOf(probed);
-    const challenge = decodeHeader((await gateway.call(example.path, example.call)).headers.get('payment-required'));
+    const challenge = decodeHeader((await probing.call(example.path, example.call)).headers.get('payment-required'));
     if (path === PATH) t.strictSame(challenge.accepts, probed.accepts, 'the probe gets the challenge of the example');
     const payer = await wallet(chain.client, BigInt(challenge.accepts[0].amount));
-    const reply = await gateway.call(example.path, withPayment(example.call, await sign(payer, challenge)));
-    t.equal(reply.status, 200, reply.text);
+    const reply = await probing.call(example.path, withPayment(example.call, await sign(payer, challenge)));
+    t.equal(reply.status, 200, `${name}: ${reply.text}`);
     t.equal(await usdcBalance(chain.client, payer.address), 0n, 'it was paid');
     t.equal(reply.headers.get('content-type')?.split(';')[0], challenge.resource.mimeType);
     if (path === DEPOSIT_PATH) t.equal(reply.json.creditedMicroUsd, Number(challenge.accepts[0].amount));
     else t.ok(reply.bytes.length > 0);
-  });
-}
+  }
+});
 
 test("R27: the body repeats the challenge's members beside the error", { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain, { X402_PROBE_ANSWER: '402' });
-  const cheaper = await sign(await wallet(chain.client, 10_000n), await challengeOf(gateway, `${PATH}?text=Hi`, {}));
+  const cheaper = await sign(await wallet(chain.client, 10_000n), await challengeOf(probing, `${PATH}?text=Hi`, {}));
   const asked: readonly (readonly [name: string, path: string, call: Call])[] = [
     ...BARE,
     ['a request without payment', `${PATH}?text=Hello`, {}],
     ['a payment of too little', `${PATH}?text=Hello`, withPayment({}, cheaper)],
   ];
   for (const [name, path, call] of asked) {
-    const reply = await gateway.call(path, call);
+    const reply = await probing.call(path, call);
     t.equal(reply.status, 402, name);
     t.equal(reply.headers.get('cache-control'), 'no-store', name);
     const challenge = decodeHeader(reply.headers.get('payment-required'));
@@ -106,17 +107,16 @@ const BARE_PROBES: [name: string, path: string, call: Call][] = [
   ['POST with { }', PATH, { method: 'POST', headers: JSON_TYPE, body: ' {\n} ' }],
 ];
 
-test('R59: a bare probe is 400 by default', async (t) => {
-  const { call } = await startGateway(t);
+test('R59: a bare probe is 400 by default', { skip }, async (t) => {
   for (const [name, path, request] of BARE_PROBES) {
-    const reply = await call(path, request);
+    const reply = await gateway.call(path, request);
     t.equal(reply.status, 400, name);
     t.equal(reply.json.error.code, name === 'POST with an empty body' ? 'INVALID_JSON' : 'INVALID_REQUEST', name);
   }
 });
 
-test('R59: with X402_PROBE_ANSWER=402 a bare probe gets the discovery challenge', async (t) => {
-  const { call } = await startGateway(t, { X402_PROBE_ANSWER: '402' });
+test('R59: with X402_PROBE_ANSWER=402 a bare probe gets the discovery challenge', { skip }, async (t) => {
+  const { call } = probing;
   for (const [name, path, request] of BARE_PROBES) {
     const reply = await call(path, request);
     t.equal(reply.status, 402, name);
@@ -130,8 +130,8 @@ test('R59: with X402_PROBE_ANSWER=402 a bare probe gets the discovery challenge'
   }
 });
 
-test('R59: a request with any content is not a probe and is refused as usual', async (t) => {
-  const { call } = await startGateway(t, { X402_PROBE_ANSWER: '402' });
+test('R59: a request with any content is not a probe and is refused as usual', { skip }, async (t) => {
+  const { call } = probing;
   const post = (body: string, headers = {}): Call => ({ method: 'POST', headers: { ...JSON_TYPE, ...headers }, body });
   const cases: [name: string, path: string, call: Call, status: number][] = [
     ['another parameter', `${PATH}?model=provider-a/tts-1`, {}, 400],
@@ -155,20 +155,19 @@ test('R59: a request with any content is not a probe and is refused as usual', a
 });
 
 test('R59: a probe without the x402 settings is CONFIG_ERROR', async (t) => {
-  const { call } = await startGateway(t, { X402_PROBE_ANSWER: '402', X402_RPC_URL: '' });
+  const { call } = await startGateway(t, { ...PROBED, X402_RPC_URL: '' });
   t.equal((await call(PATH)).json.error.code, 'CONFIG_ERROR');
 });
 
 test('R59: a paid bare request is 400 before any reservation', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain, { X402_PROBE_ANSWER: '402' });
   const payer = await wallet(chain.client, 10_000n);
+  const before = await paymentStates(probing);
   for (const bare of [{}, { method: 'POST', json: {} }]) {
-    const paid = withPayment(bare, await sign(payer, await challengeOf(gateway, PATH, bare)));
-    const reply = await gateway.call(PATH, paid);
+    const paid = withPayment(bare, await sign(payer, await challengeOf(probing, PATH, bare)));
+    const reply = await probing.call(PATH, paid);
     t.strictSame([reply.status, reply.json.error.code], [400, 'INVALID_REQUEST']);
   }
-  t.strictSame(await gateway.db.selectFrom('x402_payment').select('id').execute(), []);
-  t.strictSame([gateway.upstream.requests.length, await gateway.revenue()], [0, 0n]);
+  t.strictSame([await paymentStates(probing), await usdcBalance(chain.client, payer.address)], [before, 10_000n]);
 });
 
 const TEXT = 'Hello world';
@@ -178,7 +177,7 @@ const quote = (gateway: Gateway, body: object) => gateway.call('/x402/tts/quote'
 const plain = { textLength: TEXT.length, textSha256: DIGEST };
 
 test('a quote token alone gets the challenge, and the text is paid at the quoted price', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
+  const before = await gateway.revenue();
   const { json } = await quote(gateway, {
     ...plain,
     textSha256: DIGEST.toUpperCase(),
@@ -195,13 +194,13 @@ test('a quote token alone gets the challenge, and the text is paid at the quoted
   t.equal(withoutText.json.error.code, 'INVALID_REQUEST');
   const call = withPayment(post({ quoteToken: json.quoteToken, text: ` ${TEXT}\n` }), payload);
   t.equal((await gateway.call('/x402/tts', call)).status, 200);
-  t.strictSame(gateway.upstream.requests[0]?.body?.input, TEXT);
-  t.strictSame([gateway.upstream.requests[0]?.body?.speed, await gateway.revenue()], [1.25, 198n]);
+  const { input, speed } = gateway.upstream.requests.at(-1)?.body ?? {};
+  t.strictSame([input, speed, (await gateway.revenue()) - before], [TEXT, 1.25, 198n]);
   t.strictSame(await audit(gateway.db), []);
 });
 
 test('R29: a request that differs from its quote is QUOTE_BODY_MISMATCH', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
+  const calls = gateway.facilitator.calls.length;
   const { quoteToken } = (await quote(gateway, plain)).json;
   const payload = await sign(
     await wallet(chain.client, 1000n),
@@ -228,7 +227,7 @@ test('R29: a request that differs from its quote is QUOTE_BODY_MISMATCH', { skip
   t.strictSame([forged.status, forged.json.error.code], [400, 'INVALID_QUOTE']);
   const empty = await gateway.call('/x402/tts', post({ quoteToken: '', text: TEXT }));
   t.strictSame([empty.status, empty.json.error.code], [400, 'INVALID_REQUEST']);
-  t.equal(gateway.facilitator.calls.length, 0);
+  t.equal(gateway.facilitator.calls.length, calls);
 });
 
 test('an expired quote buys nothing, but its earlier payment is still replayed', { skip }, async (t) => {
@@ -251,32 +250,29 @@ test('an expired quote buys nothing, but its earlier payment is still replayed',
 });
 
 test('R29: a quote stays valid after a price change or while its payee retires', { skip }, async (t) => {
-  const before = await startX402Gateway(t, chain);
-  const { quoteToken } = (await quote(before, plain)).json;
+  const earned = await gateway.revenue();
+  const { quoteToken } = (await quote(gateway, plain)).json;
   const built = JSON.parse(await readFile(projectFile('src/config/catalog-default.json'), 'utf8'));
   for (const model of built.models) model.baseRatePicoUsdPerCharacter *= 2;
-  const file = join(tmpdir(), `speechgate-catalog-${process.pid}.json`);
-  await writeFile(file, JSON.stringify(built));
-  t.teardown(() => rm(file, { force: true }));
   const other = '0xcA11bde05977b3631167028862bE2a173976CA11';
   const after = await startX402Gateway(t, chain, {
-    CATALOG_FILE: file,
-    X402_PAY_TO: `${other},${before.payTo}:retiring`,
+    CATALOG_FILE: await catalogFile(t, built),
+    X402_PAY_TO: `${other},${gateway.payTo}:retiring`,
     QUOTE_SECRET: `a-newer-quote-secret-of-32-bytes-or-more,${QUOTE_SECRET}`,
   });
   const body = post({ quoteToken, text: TEXT });
   const challenge = await challengeOf(after, '/x402/tts', body);
-  t.strictSame([challenge.accepts[0]?.amount, challenge.accepts[0]?.payTo], ['198', before.payTo]);
+  t.strictSame([challenge.accepts[0]?.amount, challenge.accepts[0]?.payTo], ['198', gateway.payTo]);
   const payload = await sign(await wallet(chain.client, 1000n), challenge);
   t.equal((await after.call('/x402/tts', withPayment(body, payload))).status, 200);
-  t.equal(await before.revenue(), 198n);
+  t.equal((await gateway.revenue()) - earned, 198n);
   const unquoted = await challengeOf(after, '/x402/tts', post({ text: TEXT }));
   t.strictSame([unquoted.accepts[0]?.amount, unquoted.accepts[0]?.payTo], ['396', other]);
-  t.equal((await (await startX402Gateway(t, chain)).call('/x402/tts', body)).json.error.code, 'INVALID_QUOTE');
+  const foreign = await startX402Gateway(t, chain, { QUOTE_SECRET: 'x'.repeat(32) });
+  t.equal((await foreign.call('/x402/tts', body)).json.error.code, 'INVALID_QUOTE');
 });
 
 test('R8: every violation in a quote request is 400 with its code', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
   const cases: [object, string][] = [
     [{}, 'INVALID_REQUEST'],
     [{ ...plain, textLength: 0 }, 'INVALID_REQUEST'],

@@ -1,10 +1,8 @@
 import { wrapFetchWithPayment } from '@x402/fetch';
 import { sql } from 'kysely';
-import { test } from 'tap';
+import { t, test } from 'tap';
 import { getAddress } from 'viem';
-import { PREPAID } from '../../src/payments/x402/prepaid-terms.ts';
 import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
-import { officialClient as sandboxClient } from '../../src/sandbox/running-sandbox.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import {
   assertCredited,
@@ -34,26 +32,15 @@ import {
 } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
+/** Of the deposits that are credited, and of those that are refused before anything is reserved. */
+const [gateway, untouched] = skip
+  ? ([] as never)
+  : [await startX402Gateway(t, chain), await startX402Gateway(t, chain)];
 
 test('the official client deposits, and response, balance and chain agree', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   mineSteadily(t, chain);
 
-  // As the sandbox sets it up: at the smallest and the largest amount.
-  const rich = await wallet(chain.client, 202_000_000n);
-  for (const amountMicroUsd of [PREPAID.minDepositMicroUsd, PREPAID.maxDepositMicroUsd]) {
-    const client = sandboxClient(rich, { chain: { chainId: 8453, rpcUrl: chain.rpcUrl, asset: chain.asset } });
-    const paid = await wrapFetchWithPayment(fetch, client)(`${gateway.url}${DEPOSIT_PATH}`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ amountMicroUsd }),
-    });
-    t.strictSame(
-      [paid.status, ((await paid.json()) as { creditedMicroUsd: number }).creditedMicroUsd],
-      [200, amountMicroUsd],
-    );
-  }
   const before = await gateway.revenue();
   const pay = wrapFetchWithPayment(fetch, officialClient(payer));
   const response = await pay(`${gateway.url}${DEPOSIT_PATH}`, {
@@ -81,7 +68,6 @@ test('the official client deposits, and response, balance and chain agree', { sk
 });
 
 test('deposits add up, and a repeat returns the receipt and credits nothing', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   mineSteadily(t, chain);
   const first = await payDeposit(gateway, payer);
@@ -101,7 +87,6 @@ test('deposits add up, and a repeat returns the receipt and credits nothing', { 
 });
 
 test('a payer in any letter case is one account', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   mineSteadily(t, chain);
   const balances: number[] = [];
@@ -144,23 +129,18 @@ const AMOUNTS: [unknown, string | undefined][] = [
   [100_000_000, undefined],
   [99_999, 'minimum'],
   [100_000_001, 'maximum'],
-  [0, 'minimum'],
   [-100_000, 'minimum'],
   [1e300, 'maximum'],
   [100_000.5, 'type'],
-  [1.5, 'type'],
   ['100000', 'type'],
   [null, 'type'],
-  [true, 'type'],
-  [[100_000], 'type'],
   [undefined, 'required'],
 ];
 
 test('a deposit is a whole number of 100,000 to 100,000,000 micro-USD', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
   for (const [amount, rule] of AMOUNTS) {
     for (const call of [depositOf(amount), withPayment(depositOf(amount), 'junk')]) {
-      const { status, json } = await gateway.call(DEPOSIT_PATH, call);
+      const { status, json } = await untouched.call(DEPOSIT_PATH, call);
       const what = `${JSON.stringify(amount)}: ${JSON.stringify(json)}`;
       if (rule === undefined) {
         const isPaid = call.headers !== undefined;
@@ -177,56 +157,53 @@ test('a deposit is a whole number of 100,000 to 100,000,000 micro-USD', { skip }
       }
     }
   }
-  await assertUntouched(gateway);
+  await assertUntouched(untouched);
 });
 
 test('R7: a malformed deposit is 400, 413 or 415 before its payment is checked', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
   const json = 'application/json';
   const bodies: [Call, number, string][] = [
     [{ headers: { 'content-type': 'text/plain' }, body: '{"amountMicroUsd":100000}' }, 415, 'UNSUPPORTED_CONTENT_TYPE'],
     [{ headers: { 'content-type': json }, body: ' '.repeat(65_537) }, 413, 'REQUEST_TOO_LARGE'],
     [{ headers: { 'content-type': json }, body: '{"amountMicroUsd":' }, 400, 'INVALID_JSON'],
     [{ headers: { 'content-type': json }, body: '[100000]' }, 400, 'INVALID_REQUEST'],
-    [{ headers: { 'content-type': json }, body: 'null' }, 400, 'INVALID_REQUEST'],
   ];
-  const payload = await signDeposit(gateway, await wallet(chain.client));
+  const payload = await signDeposit(untouched, await wallet(chain.client));
   for (const [call, status, code] of bodies) {
     for (const sent of [call, withPayment(call, payload)]) {
-      const reply = await gateway.call(DEPOSIT_PATH, { method: 'POST', ...sent });
+      const reply = await untouched.call(DEPOSIT_PATH, { method: 'POST', ...sent });
       t.strictSame([reply.status, reply.json.error.code], [status, code], String(call.body).slice(0, 50));
     }
   }
-  const get = await gateway.call(DEPOSIT_PATH);
+  const get = await untouched.call(DEPOSIT_PATH);
   t.strictSame([get.status, get.headers.get('allow')], [405, 'POST, OPTIONS']);
-  await assertUntouched(gateway);
+  await assertUntouched(untouched);
 });
 
 test('R36: a deposit ignores prepaid headers and refuses mixed flows with 400', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   const call = depositOf(DEPOSIT);
-  const signed = await withCredential(payer, domainOf(gateway.payTo), DEPOSIT_PATH, call);
+  const signed = await withCredential(payer, domainOf(untouched.payTo), DEPOSIT_PATH, call);
   const malformed = { 'x-x402-account': 'nobody', 'x-x402-expiry': 'never', 'x-x402-max-amount': '-1' };
   const prepaid = [signed.headers ?? {}, malformed, { 'x-x402-nonce': '' }, { 'x-x402-signature': '0x' }];
   for (const headers of prepaid) {
-    const alone = await gateway.call(DEPOSIT_PATH, { ...call, headers });
+    const alone = await untouched.call(DEPOSIT_PATH, { ...call, headers });
     t.equal(alone.status, 402, alone.text);
     t.equal(decodeHeader(alone.headers.get('payment-required')).accepts[0].amount, String(DEPOSIT));
   }
-  const payload = await signDeposit(gateway, payer);
+  const payload = await signDeposit(untouched, payer);
   const mixtures = [...prepaid.map((headers) => withPayment({ ...call, headers }, payload))];
   for (const headers of [{ 'x-credit-account': 'x' }, { ...signed.headers, 'x-credit-account': 'x' }])
     mixtures.push({ ...call, headers }, withPayment({ ...call, headers }, payload));
   for (const mixture of mixtures) {
-    const reply = await gateway.call(DEPOSIT_PATH, mixture);
+    const reply = await untouched.call(DEPOSIT_PATH, mixture);
     t.strictSame(
       [reply.status, reply.json.error.code, reply.json.error.details.rule],
       [400, 'INVALID_REQUEST', 'one flow'],
     );
   }
-  await assertUntouched(gateway);
-  t.equal(await prepaidBalance(gateway, payer), undefined);
+  await assertUntouched(untouched);
+  t.equal(await prepaidBalance(untouched, payer), undefined);
 });
 
 test('R48: an unpaid deposit takes no slot, a failed paid one does', { skip }, async (t) => {
@@ -248,8 +225,7 @@ test('R48: an unpaid deposit takes no slot, a failed paid one does', { skip }, a
 });
 
 test('R47, R58: without payee or X402_RPC_URL a payment is 503 CONFIG_ERROR', async (t) => {
-  const settings = [{ X402_PAY_TO: '', X402_FACILITATOR_URL: '', X402_RPC_URL: '' }, { X402_RPC_URL: '' }];
-  for (const env of settings) {
+  for (const env of [{ X402_PAY_TO: '', X402_FACILITATOR_URL: '', X402_RPC_URL: '' }, { X402_RPC_URL: '' }]) {
     const gateway = await startGateway(t, env);
     for (const [path, call] of [[DEPOSIT_PATH, depositOf(DEPOSIT)] as const, ['/x402/tts', HELLO] as const]) {
       for (const sent of [call, withPayment(call, 'junk')]) {
@@ -258,13 +234,4 @@ test('R47, R58: without payee or X402_RPC_URL a payment is 503 CONFIG_ERROR', as
       }
     }
   }
-});
-
-test('R47: a deposit without tables is 503 CONFIG_ERROR before any call', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
-  const payload = await signDeposit(gateway, await wallet(chain.client, 1_000_000n));
-  await sql`drop table x402_payment`.execute(gateway.db);
-  const reply = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), payload));
-  t.strictSame([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
-  t.strictSame([reply.json.error.details.command, gateway.facilitator.calls.length], ['npm run migrate', 0]);
 });
