@@ -56,40 +56,6 @@ test('R39: X-Forwarded-For counts even after thousands of other headers', async 
   t.equal((await gateway.call('/')).status, 200, 'the proxy has its own minute yet');
 });
 
-test('100 pipelined requests are answered in order before the connection closes', async (t) => {
-  const { url } = await startGateway(t);
-  const socket = connect(Number(new URL(url).port), '127.0.0.1');
-  t.teardown(() => socket.destroy());
-  const chunks: Buffer[] = [];
-  socket.on('data', (chunk) => chunks.push(chunk));
-  const requests: string[] = [];
-  const expected: number[] = [];
-  for (let index = 0; index < 99; index += 1) {
-    const body = 'b'.repeat((index * index) % 3001);
-    const [status, request] = (
-      [
-        [200, 'GET / HTTP/1.1\r\nhost: a\r\n\r\n'],
-        [404, `GET /nowhere/${index} HTTP/1.1\r\nhost: a\r\n\r\n`],
-        [
-          400,
-          `POST /tts HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
-        ],
-        [405, 'DELETE /tts/models HTTP/1.1\r\nhost: a\r\n\r\n'],
-      ] as [number, string][]
-    )[(index * 7 + Math.floor(index / 11)) % 4] as [number, string];
-    requests.push(request);
-    expected.push(status);
-  }
-  socket.write(`${requests.join('')}GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n`);
-  await once(socket, 'close');
-  const statuses = [
-    ...Buffer.concat(chunks)
-      .toString()
-      .matchAll(/HTTP\/1\.1 (\d+) /g),
-  ].map(([, status]) => Number(status));
-  t.strictSame(statuses, [...expected, 200]);
-});
-
 test('a connection serves 100 requests, and a client that sends more is disconnected', async (t) => {
   const { url } = await startGateway(t);
   const open = () => {
