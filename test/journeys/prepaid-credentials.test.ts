@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import { sql } from 'kysely';
-import { test } from 'tap';
+import { type Test, t, test } from 'tap';
 import { type Hex, hexToBytes, numberToHex, toHex } from 'viem';
 import { PREPAID_SIGNING } from '../../src/payments/x402/signed-types.ts';
 import { testDatabase } from '../support/database.ts';
@@ -21,24 +21,36 @@ import {
 import { lockRows } from '../support/row-lock.ts';
 import { openAiError } from '../support/stub-upstream.ts';
 
+/** Of the tests that need no settings of their own. */
+const gateway = await startPrepaidGateway(t);
+
+/** A gateway whose database's clock the test moves, from its first second of 2030. */
+async function startClocked(t: Test) {
+  const { url: databaseUrl } = await testDatabase(t);
+  const clock = await controlDatabaseClock(databaseUrl);
+  t.teardown(() => clock.close());
+  const now = BigInt(Date.parse('2030-01-01T00:00:00Z') / 1000);
+  return { clock, now, databaseUrl, gateway: await startPrepaidGateway(t, {}, { databaseUrl }) };
+}
+
 const QUOTED = { textLength: 1, textSha256: 'a'.repeat(64) };
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
 
 test('R30: a missing or malformed prepaid header is 400 and is named', async (t) => {
-  const gateway = await startPrepaidGateway(t);
   const { sign, balance } = await fundedWallet(gateway, 100_000n);
   const signed = await sign(TTS, HELLO);
+  const before = await noncesOf(gateway);
   for (const name of PREPAID_SIGNING.headers) {
     const missing = await gateway.call(TTS, withHeaders(signed, { [name]: undefined }));
     t.strictSame([missing.status, missing.json.error.code], [400, 'INVALID_REQUEST']);
     t.strictSame([missing.json.error.details.field, missing.headers.get('payment-required')], [name, null]);
   }
   const malformed: Record<string, string[]> = {
-    'x-x402-account': ['', '0x12', 'me', `0x${'g'.repeat(40)}`, `${signed.headers?.['x-x402-account']}0`],
+    'x-x402-account': ['', `0x${'g'.repeat(40)}`, `${signed.headers?.['x-x402-account']}0`],
     'x-x402-nonce': ['', 'a b', 'é', 'n'.repeat(129)],
-    'x-x402-expiry': ['', 'soon', '-1', '1.5', '0x10', '9'.repeat(30)],
-    'x-x402-max-amount': ['', '-1', '1.5', '1e3', String(2n ** 256n)],
-    'x-x402-signature': ['', '0x', 'abc', '0xzz', '0x123', `0x${'00'.repeat(64)}`],
+    'x-x402-expiry': ['', '-1', '1.5', '0x10', '9'.repeat(30)],
+    'x-x402-max-amount': ['', '-1', '1e3', String(2n ** 256n)],
+    'x-x402-signature': ['', '0x', '0xzz', '0x123', `0x${'00'.repeat(64)}`],
   };
   for (const [name, values] of Object.entries(malformed)) {
     for (const value of values) {
@@ -47,11 +59,10 @@ test('R30: a missing or malformed prepaid header is 400 and is named', async (t)
       t.equal(reply.json.error.details.field, name);
     }
   }
-  t.strictSame([await balance(), await noncesOf(gateway)], [100_000n, []]);
+  t.strictSame([await balance(), await noncesOf(gateway)], [100_000n, before]);
 });
 
 test('R30: a changed request or a signature of no single key is 401', async (t) => {
-  const gateway = await startPrepaidGateway(t);
   const { domain } = gateway;
   const { wallet, sign, balance } = await fundedWallet(gateway, 100_000n);
   const other = await fundedWallet(gateway, 100_000n);
@@ -88,18 +99,21 @@ test('R30: a changed request or a signature of no single key is 401', async (t) 
     ['a contract signature', TTS, withHeaders(signed, { 'x-x402-signature': `0x${'00'.repeat(300)}` })],
     ['no point of the curve', TTS, withHeaders(signed, { 'x-x402-signature': `0x${'00'.repeat(64)}1b` })],
   ];
+  const [nonces, spoken] = [await noncesOf(gateway), gateway.upstream.requests.length];
   for (const [what, path, call] of mutations) {
     const reply = await gateway.call(path, call);
     t.strictSame([reply.status, reply.json?.error.code], [401, 'UNAUTHORIZED'], what);
     t.strictSame(balanceHeaders(reply), [null, null], `${what}: nothing is told of the balance`);
   }
-  t.strictSame([await balance(), await other.balance(), await noncesOf(gateway)], [100_000n, 100_000n, []]);
-  t.equal(gateway.upstream.requests.length, 0);
+  t.strictSame([await balance(), await other.balance()], [100_000n, 100_000n]);
+  t.strictSame([await noncesOf(gateway), gateway.upstream.requests.length], [nonces, spoken]);
   t.equal((await gateway.call(TTS, signed)).status, 200, 'the original is still good');
+  const upper = `0x${wallet.address.slice(2).toUpperCase()}`;
+  const spelt = withHeaders(await sign(TTS, HELLO), { 'x-x402-account': upper });
+  t.equal((await gateway.call(TTS, spelt)).status, 200, 'in any letter case');
 });
 
 test('a compact signature of 64 bytes is 400 and told apart from a malformed one', async (t) => {
-  const gateway = await startPrepaidGateway(t);
   const { wallet, sign } = await fundedWallet(gateway, 100_000n);
   const account = `/x402/accounts/${wallet.address}`;
   for (const [path, call] of [[TTS, await sign(TTS, HELLO)] as const, [account, await sign(account)] as const]) {
@@ -113,23 +127,10 @@ test('a compact signature of 64 bytes is 400 and told apart from a malformed one
   }
 });
 
-test('the account is accepted in any letter case', async (t) => {
-  const gateway = await startPrepaidGateway(t);
-  const { wallet, sign } = await fundedWallet(gateway, 100_000n);
-  for (const account of [wallet.address.toLowerCase(), `0x${wallet.address.slice(2).toUpperCase()}`]) {
-    const call = withHeaders(await sign(TTS, HELLO), { 'x-x402-account': account });
-    t.equal((await gateway.call(TTS, call)).status, 200, account);
-  }
-});
-
 test("R30, R34: the expiry is 1 to 125 seconds ahead by the database's clock", async (t) => {
-  const { url: databaseUrl } = await testDatabase(t);
-  const clock = await controlDatabaseClock(databaseUrl);
-  t.teardown(() => clock.close());
-  const gateway = await startPrepaidGateway(t, {}, { databaseUrl });
+  const { clock, now, gateway } = await startClocked(t);
   const rich = await fundedWallet(gateway, 100_000n);
   const poor = await fundedWallet(gateway, 0n);
-  const now = BigInt(Date.parse('2030-01-01T00:00:00Z') / 1000);
   const status = async ({ sign }: typeof rich, expiry: bigint) =>
     (await gateway.call(TTS, await sign(TTS, HELLO, { expiry }))).status;
   for (const [ahead, expected] of [
@@ -158,12 +159,8 @@ test("R30, R34: the expiry is 1 to 125 seconds ahead by the database's clock", a
 });
 
 test('R30: an expiry too far ahead is refused even if counting the refusal takes time', async (t) => {
-  const { url: databaseUrl } = await testDatabase(t);
-  const clock = await controlDatabaseClock(databaseUrl);
-  t.teardown(() => clock.close());
-  const gateway = await startPrepaidGateway(t, {}, { databaseUrl });
+  const { clock, now, databaseUrl, gateway } = await startClocked(t);
   const { wallet, sign } = await fundedWallet(gateway, 100_000n);
-  const now = BigInt(Date.parse('2030-01-01T00:00:00Z') / 1000);
   t.equal((await gateway.call(TTS, await sign(TTS, HELLO, { expiry: now }))).status, 400, 'the window is begun');
   const calls: [string, Call][] = [
     [TTS, HELLO],
@@ -198,7 +195,6 @@ test('R30: a signature names the current or a retiring payee, and no other', asy
 });
 
 test('R36: headers of two flows are refused before verification', async (t) => {
-  const gateway = await startPrepaidGateway(t);
   const { wallet, sign, balance } = await fundedWallet(gateway, 1000n);
   const account = await gateway.fund(500);
   const own = `/x402/accounts/${wallet.address}`;
@@ -220,7 +216,6 @@ test('R36: headers of two flows are refused before verification', async (t) => {
 });
 
 test('R7: errors in the request are reported before the credential is checked', async (t) => {
-  const gateway = await startPrepaidGateway(t);
   const { sign } = await fundedWallet(gateway, 1000n);
   for (const [json, code] of [
     [{ text: ' ' }, 'INVALID_REQUEST'],
@@ -236,7 +231,7 @@ test('R7: errors in the request are reported before the credential is checked', 
 });
 
 test('R47: without X402_PAY_TO prepaid requests answer 503 CONFIG_ERROR', async (t) => {
-  const { wallet, sign } = await fundedWallet(await startPrepaidGateway(t), 0n);
+  const { wallet, sign } = await fundedWallet(gateway, 0n);
   const off = await startGateway(t, { X402_PAY_TO: '', X402_FACILITATOR_URL: '' });
   const own = `/x402/accounts/${wallet.address}`;
   for (const [path, call] of [[TTS, await sign(TTS, HELLO)] as const, [own, await sign(own)] as const]) {
@@ -248,8 +243,8 @@ test('R47: without X402_PAY_TO prepaid requests answer 503 CONFIG_ERROR', async 
 const accountOf = (address: string) => `/x402/accounts/${address}`;
 
 test('R31: a balance read returns the balance and does not spend the nonce', async (t) => {
-  const gateway = await startPrepaidGateway(t);
   const { wallet, sign } = await fundedWallet(gateway, 1_234_567n);
+  const before = await noncesOf(gateway);
   const path = accountOf(wallet.address);
   const call = await sign(path, {}, { nonce: 'read', max: 0n });
   for (let count = 0; count < 2; count += 1) {
@@ -264,13 +259,12 @@ test('R31: a balance read returns the balance and does not spend the nonce', asy
     });
     t.equal(headers.get('cache-control'), 'private, no-store');
   }
-  t.strictSame(await noncesOf(gateway), []);
+  t.strictSame(await noncesOf(gateway), before);
   t.equal((await gateway.call(TTS, await sign(TTS, HELLO, { nonce: 'read' }))).status, 200);
   t.equal((await gateway.call(path, call)).json.balanceMicroUsd, 1_234_369);
 });
 
 test('R31: a balance read signs an empty query and the path as sent', async (t) => {
-  const gateway = await startPrepaidGateway(t);
   const { wallet, sign } = await fundedWallet(gateway, 1000n);
   const lower = accountOf(wallet.address.toLowerCase());
   t.equal((await gateway.call(`${lower}?x=1`, await sign(lower))).status, 200);
@@ -279,7 +273,6 @@ test('R31: a balance read signs an empty query and the path as sent', async (t) 
 });
 
 test('a credential for another address is refused before its balance is read', async (t) => {
-  const gateway = await startPrepaidGateway(t);
   const rich = await fundedWallet(gateway, 1000n);
   const { wallet, sign } = await fundedWallet(gateway, 1000n);
   const path = accountOf(rich.wallet.address);
@@ -297,7 +290,6 @@ test('a credential for another address is refused before its balance is read', a
 });
 
 test('an address without deposits is 404 for its owner and 401 for others', async (t) => {
-  const gateway = await startPrepaidGateway(t);
   const { wallet, sign } = await fundedWallet(gateway, 0n);
   const other = await fundedWallet(gateway, 0n);
   const path = accountOf(wallet.address);
@@ -307,7 +299,6 @@ test('an address without deposits is 404 for its owner and 401 for others', asyn
 });
 
 test('R30: a balance read without five headers or with an invalid path is 400', async (t) => {
-  const gateway = await startPrepaidGateway(t);
   const { wallet, sign } = await fundedWallet(gateway, 1000n);
   const path = accountOf(wallet.address);
   t.equal((await gateway.call(path)).json.error.details.field, 'x-x402-account');
@@ -321,17 +312,12 @@ test('R30: a balance read without five headers or with an invalid path is 400', 
 });
 
 test('R49: a GET is signed over the canonical query, however its URL is written', async (t) => {
-  const gateway = await startPrepaidGateway(t);
   const { sign } = await fundedWallet(gateway, 100_000n);
   for (const [url, query] of [
     ['?text=Hello+world', 'text=Hello%20world'],
-    ['?text=Hello%20world', 'text=Hello%20world'],
     ['?voice=provider-a_nova&text=a', 'text=a&voice=provider-a_nova'],
     ['?text=%48i&x=b&x=a&x=', 'text=Hi&x=&x=a&x=b'],
-    ['?text=a&empty&%C3%A9=1', 'empty=&text=a&%C3%A9=1'],
-    ["?text=!'()*~-_.", "text=!'()*~-_."],
-    ['?text=%21%27%28%29%2A', "text=!'()*"],
-    ['?text=%F0%9F%98%80', 'text=%F0%9F%98%80'],
+    ['?text=%21%27%28%29%2A&empty', "empty=&text=!'()*"],
     ['?text=a&%EF%BD%9E=1&%F0%9F%98%80=2', 'text=a&%F0%9F%98%80=2&%EF%BD%9E=1'],
     ['?text=1%2B1%3D2%26', 'text=1%2B1%3D2%26'],
   ] as const) {
@@ -346,8 +332,8 @@ test('R49: a GET is signed over the canonical query, however its URL is written'
 });
 
 test('R49: one signature covers one query, also with a second question mark', async (t) => {
-  const gateway = await startPrepaidGateway(t);
   const { sign, balance } = await fundedWallet(gateway, 10_000n);
+  const spoken = gateway.upstream.requests.length;
   for (const [signedFor, sent, status] of [
     ['?text=a?b', '?text=a?b', 200],
     ['?text=a&x=?', '?text=a&x=?', 200],
@@ -364,13 +350,12 @@ test('R49: one signature covers one query, also with a second question mark', as
     const reply = await gateway.call(`${TTS}${sent}`, await sign(`${TTS}${signedFor}`));
     t.equal(reply.status, status, `${sent}, signed for ${signedFor}`);
   }
-  const inputs = gateway.upstream.requests.map(({ body }) => body?.input);
+  const inputs = gateway.upstream.requests.slice(spoken).map(({ body }) => body?.input);
   t.strictSame(inputs, ['a?b', 'a', 'a', 'a', '\ufffda']);
   t.equal(await balance(), 10_000n - 18n * 8n);
 });
 
 test('the path and query of an absolute request target are signed (RFC 9112, 3.2.2)', async (t) => {
-  const gateway = await startPrepaidGateway(t);
   const { sign, balance } = await fundedWallet(gateway, 1000n);
   const path = `${TTS}?text=a`;
   const { headers = {} } = await sign(path);

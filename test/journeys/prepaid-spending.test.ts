@@ -1,18 +1,31 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
-import { test } from 'tap';
+import { t, test } from 'tap';
+import { findWallet } from '../../src/ledger/accounts.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import type { Call } from '../support/gateway.ts';
 import { balanceHeaders, fundedWallet, noncesOf, startPrepaidGateway, TTS } from '../support/prepaid.ts';
 import { silentMp3 } from '../support/silent-audio.ts';
-import * as upstreamModes from '../support/stub-upstream.ts';
-import { ControlledStream, type Mode, openAiError, wav } from '../support/stub-upstream.ts';
+import {
+  ControlledStream,
+  cutChunked,
+  empty,
+  hangInBody,
+  type Mode,
+  mp3,
+  openAiError,
+  resetBeforeHeaders,
+  tooManyRequests,
+  wav,
+} from '../support/stub-upstream.ts';
 import { unguarded } from '../support/unguarded.ts';
 import { until } from '../support/until.ts';
 import { HELLO, PRICE } from '../support/x402.ts';
 
+/** Of the tests that need no settings of their own. */
+const gateway = await startPrepaidGateway(t, { LOG_LEVEL: 'warn' });
+
 test('a prepaid request charges its exact price and returns the balance', async (t) => {
-  const gateway = await startPrepaidGateway(t);
   const { sign, balance } = await fundedWallet(gateway, 100_000n);
   const spoken = await gateway.call(TTS, await sign(TTS, HELLO));
   t.strictSame([spoken.status, spoken.headers.get('content-type')], [200, 'audio/mpeg']);
@@ -27,8 +40,8 @@ test('a prepaid request charges its exact price and returns the balance', async 
 });
 
 test('R32: a balance or maximum below the price is 402 and spends no nonce', async (t) => {
-  const gateway = await startPrepaidGateway(t);
   const { sign, balance } = await fundedWallet(gateway, 500n);
+  const before = await noncesOf(gateway);
   const nonce = randomUUID();
   const tooLow = await gateway.call(TTS, await sign(TTS, HELLO, { nonce, max: PRICE - 1n }));
   t.strictSame([tooLow.status, tooLow.json.error.details.reason], [402, 'over_max_amount']);
@@ -47,7 +60,7 @@ test('R32: a balance or maximum below the price is 402 and spends no nonce', asy
     t.strictSame(balanceHeaders(reply), ['0', '500']);
     t.strictSame([reply.headers.get('payment-required'), reply.headers.get('cache-control')], [null, 'no-store']);
   }
-  t.strictSame(await noncesOf(gateway), []);
+  t.strictSame(await noncesOf(gateway), before);
   const exact = await sign(TTS, HELLO, { nonce, max: PRICE });
   t.equal((await gateway.call(TTS, exact)).status, 200);
   t.equal((await gateway.call(TTS, await sign(TTS, HELLO, { max: 2n ** 256n - 1n }))).status, 200);
@@ -61,16 +74,14 @@ test('R32: a balance or maximum below the price is 402 and spends no nonce', asy
 });
 
 test('R12, R32: a wallet that never deposited is 402 and gets no account', async (t) => {
-  const gateway = await startPrepaidGateway(t);
-  const { sign } = await fundedWallet(gateway, 0n);
+  const { sign, wallet } = await fundedWallet(gateway, 0n);
   const reply = await gateway.call(TTS, await sign(TTS, HELLO));
   t.strictSame([reply.status, reply.json.error.details.reason], [402, 'never_deposited']);
   t.strictSame(balanceHeaders(reply), ['0', '0']);
-  t.strictSame(await gateway.db.selectFrom('account').select('id').where('kind', '=', 'wallet').execute(), []);
+  t.equal(await findWallet(gateway.db, wallet.address.toLowerCase()), undefined);
 });
 
 test('of 50 equal requests at once, one is charged and 49 are PREPAID_NONCE_REPLAYED', async (t) => {
-  const gateway = await startPrepaidGateway(t);
   for (const funds of [PRICE, 100n * PRICE]) {
     const { sign, balance } = await fundedWallet(gateway, funds);
     const call = await sign(TTS, HELLO);
@@ -84,21 +95,14 @@ test('of 50 equal requests at once, one is charged and 49 are PREPAID_NONCE_REPL
   t.strictSame(await audit(gateway.db), []);
 });
 
-const { body, hangBeforeHeaders, hangInBody, resetBeforeHeaders, resetInBody, cutChunked, garbage, empty, html } =
-  upstreamModes;
 const FAULTS: [string, Mode, number, string][] = [
   ['500', openAiError(500), 502, 'TTS_UPSTREAM_ERROR'],
-  ['429', upstreamModes.tooManyRequests('7'), 503, 'TTS_UNAVAILABLE'],
-  ['HTML', html(), 502, 'TTS_UPSTREAM_ERROR'],
-  ['garbage', garbage(), 502, 'TTS_UPSTREAM_ERROR'],
+  ['429', tooManyRequests('7'), 503, 'TTS_UNAVAILABLE'],
   ['nothing', empty(), 502, 'TTS_UPSTREAM_ERROR'],
   ['a reset', resetBeforeHeaders(), 503, 'TTS_UNAVAILABLE'],
-  ['a reset within the body', resetInBody(), 502, 'TTS_UPSTREAM_ERROR'],
   ['a cut body', cutChunked(), 502, 'TTS_UPSTREAM_ERROR'],
-  ['silence', hangBeforeHeaders(), 503, 'TTS_UNAVAILABLE'],
   ['silence within the body', hangInBody(), 503, 'TTS_UNAVAILABLE'],
   ['WAV, which is no answer here (R56)', wav(), 502, 'TTS_UPSTREAM_ERROR'],
-  ['JSON', body('{}', { contentType: 'application/json' }), 502, 'TTS_UPSTREAM_ERROR'],
 ];
 
 test('R33: each upstream fault restores the debit exactly, and the nonce stays spent', async (t) => {
@@ -119,7 +123,6 @@ test('R33: each upstream fault restores the debit exactly, and the nonce stays s
 });
 
 test('a response whose hold was voided meanwhile is delivered, not charged, and logged', async (t) => {
-  const gateway = await startPrepaidGateway(t, { LOG_LEVEL: 'warn' });
   const { sign, balance } = await fundedWallet(gateway, 1000n);
   const drip = new ControlledStream();
   gateway.upstream.mode = drip.mode;
@@ -140,12 +143,12 @@ test('a response whose hold was voided meanwhile is delivered, not charged, and 
   t.strictSame(await audit(gateway.db), []);
 });
 
-test('R54: a prepaid balance may spend a quote repeatedly until it expires', async (t) => {
-  const gateway = await startPrepaidGateway(t, { QUOTE_TTL_SECONDS: '6' });
-  const { sign, balance } = await fundedWallet(gateway, 1000n);
+test('R54: a prepaid balance may spend a quote repeatedly', async (t) => {
+  gateway.upstream.mode = mp3();
+  const { sign } = await fundedWallet(gateway, 1000n);
   const textSha256 = createHash('sha256').update('Hello world').digest('hex');
-  const { json } = await gateway.call('/x402/tts/quote', { method: 'POST', json: { textLength: 11, textSha256 } });
-  const { quoteToken } = json;
+  const quote = await gateway.call('/x402/tts/quote', { method: 'POST', json: { textLength: 11, textSha256 } });
+  const { quoteToken } = quote.json;
   const spend = async (body: object) =>
     gateway.call(TTS, await sign(TTS, { method: 'POST', json: { quoteToken, ...body } }));
   for (const left of [802, 604]) {
@@ -154,8 +157,6 @@ test('R54: a prepaid balance may spend a quote repeatedly until it expires', asy
   }
   t.equal((await spend({})).json.error.code, 'INVALID_REQUEST');
   t.equal((await spend({ text: 'Hello wurld' })).json.error.code, 'QUOTE_BODY_MISMATCH');
-  await until(() => Date.now() >= Date.parse(json.expiresAt));
-  t.strictSame([(await spend({ text: 'Hello world' })).json.error.code, await balance()], ['QUOTE_EXPIRED', 604n]);
 });
 
 test('R34: a spent nonce is kept for at least 24 hours, then deleted', async (t) => {
