@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { test } from 'tap';
+import { t, test } from 'tap';
 import builtIn from '../../../src/config/catalog-default.json' with { type: 'json' };
 import { CLIENT_SCRIPT } from '../../../src/http/pages/client-script.ts';
 import { catalogFile } from '../../support/catalog-file.ts';
@@ -16,6 +16,9 @@ const escapeText = (text: string): string => text.replaceAll('"', '&quot;').repl
 const inlineOf = (page: string, tag: 'style' | 'script'): string[] =>
   [...page.matchAll(new RegExp(`<${tag}[^>]*>(.*?)</${tag}>`, 'gs'))].map(([, source = '']) => source);
 
+/** Without settings of its own. */
+const gateway = await startGateway(t);
+
 const ACCEPTED = [
   [BROWSER.accept, true],
   ['application/json, text/html', false],
@@ -24,7 +27,6 @@ const ACCEPTED = [
 
 for (const path of ['/', '/docs']) {
   test(`R69: GET ${path} is a page where Accept prefers HTML, otherwise the JSON`, async (t) => {
-    const gateway = await startGateway(t);
     const plain = await gateway.call(path);
     t.equal(plain.json.service, 'speechgate');
     for (const [accept, isPage] of ACCEPTED) {
@@ -38,7 +40,6 @@ for (const path of ['/', '/docs']) {
 }
 
 test('the page of /docs has an anchor for each error code, and each endpoint', async (t) => {
-  const gateway = await startGateway(t);
   const { text } = await gateway.call('/docs', { headers: BROWSER });
   const guide = (await gateway.call('/docs')).json;
   const anchors = [...text.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id);
@@ -67,7 +68,7 @@ test('the page of /docs has an anchor for each error code, and each endpoint', a
 });
 
 test('the policy of the page allows its own style and script only', async (t) => {
-  const page = await (await startGateway(t)).call('/', { headers: BROWSER });
+  const page = await gateway.call('/', { headers: BROWSER });
   const policy = page.headers.get('content-security-policy') ?? '';
   for (const tag of ['style', 'script'] as const) {
     const [source = '', ...more] = inlineOf(page.text, tag);
@@ -79,7 +80,7 @@ test('the policy of the page allows its own style and script only', async (t) =>
 });
 
 test('the page is one request of less than 60 KB, and names no other host', async (t) => {
-  const page = await (await startGateway(t)).call('/', { headers: BROWSER });
+  const page = await gateway.call('/', { headers: BROWSER });
   t.ok(page.bytes.length < MAX_PAGE_BYTES, `${page.bytes.length} bytes`);
   const loaded = [
     ...page.text.matchAll(/ (?:src|srcset|poster|action)="([^"]*)"|<link [^>]*href="([^"]*)"|url\(([^)]*)\)/g),
@@ -154,13 +155,12 @@ test('only a page load of a sandbox shows its demo account, which nothing caches
     const headers = { ...BROWSER, ...(dest !== undefined && { 'sec-fetch-dest': dest }) };
     assert.ok(!(await sandbox.call('/', { headers })).text.includes(ACCOUNT), dest);
   }
-  const service = await (await startGateway(t)).call('/', { headers: PAGE_LOAD });
+  const service = await gateway.call('/', { headers: PAGE_LOAD });
   t.notMatch(service.text, /play money/);
   t.match(service.text, /value="wallet"/);
 });
 
 test('GET /llms.txt names the ways to pay that are on, and where the rest is', async (t) => {
-  const gateway = await startGateway(t);
   const notes = await gateway.call('/llms.txt', { headers: BROWSER });
   t.equal(notes.headers.get('content-type'), 'text/plain; charset=utf-8');
   const links = [...notes.text.matchAll(/\]\(([^)]+)\)/g)].map(([, link = '']) => link);
@@ -173,7 +173,6 @@ test('GET /llms.txt names the ways to pay that are on, and where the rest is', a
 });
 
 test('a browser gets 402 and 404 as a page with the way on, in the status of the API', async (t) => {
-  const gateway = await startGateway(t);
   const links = (page: string) => [...page.matchAll(/<a class="button[^>]* href="([^"]+)"/g)].map(([, href]) => href);
   const topUp = `${BASE_URL}/top-up?amount=500`;
   for (const [path, status, ways] of [
