@@ -23,15 +23,10 @@ import { temporaryFolder } from '../support/temporary-folder.ts';
 const NOBODY = 65_534;
 const IS_ROOT = process.geteuid?.() === 0;
 
-async function temporary(t: Test): Promise<string> {
-  const directory = await temporaryFolder(t);
-  return directory;
-}
-
 /** A folder of somebody else: root may give one away, anybody else knows one of root's. */
 async function foreignFolder(t: Test): Promise<string> {
   if (!IS_ROOT) return '/usr';
-  const folder = join(await temporary(t), 'theirs');
+  const folder = join(await temporaryFolder(t), 'theirs');
   await mkdir(folder);
   await chown(folder, NOBODY, NOBODY);
   return folder;
@@ -55,7 +50,7 @@ async function write(dataDir: string): Promise<void> {
 
 for (const umask of [0, 0o277]) {
   test(`folders are 0700 and files 0600 under the umask ${umask.toString(8)}`, async (t) => {
-    const dataDir = join(await temporary(t), 'data');
+    const dataDir = join(await temporaryFolder(t), 'data');
     const former = process.umask(umask);
     try {
       await ownFolder(dataDir);
@@ -73,7 +68,7 @@ for (const umask of [0, 0o277]) {
 }
 
 test('links planted in DATA_DIR are neither read nor written through', async (t) => {
-  const directory = await temporary(t);
+  const directory = await temporaryFolder(t);
   const outside = join(directory, 'outside');
   await writeFile(outside, 'theirs');
   for (const name of ['sandbox.json', 'sandbox.json.new', 'checkout.json.new']) {
@@ -94,7 +89,7 @@ test('links planted in DATA_DIR are neither read nor written through', async (t)
 });
 
 test('a file in the place of a folder is an error, and stays', async (t) => {
-  const file = join(await temporary(t), 'file');
+  const file = join(await temporaryFolder(t), 'file');
   await writeFile(file, 'precious');
   await t.rejects(ownFolder(file), { code: 'EEXIST' });
   await t.rejects(ownFolder(join(file, 'folder')), { code: 'ENOTDIR' });
@@ -104,7 +99,7 @@ test('a file in the place of a folder is an error, and stays', async (t) => {
 test('a folder of another user is refused, even behind a link', async (t) => {
   const folder = await foreignFolder(t);
   const before = await readdir(folder);
-  const link = join(await temporary(t), 'link');
+  const link = join(await temporaryFolder(t), 'link');
   await symlink(folder, link);
   for (const path of [folder, link]) await assert.rejects(ownFolder(path), ForeignFileError);
   await assert.rejects(ownSubfolder(link), ForeignFileError);
@@ -117,7 +112,7 @@ test('a folder of another user is refused, even behind a link', async (t) => {
 test('a file or audio store of another user is not used', {
   skip: !IS_ROOT && 'it takes root to give a file away',
 }, async (t) => {
-  const directory = await temporary(t);
+  const directory = await temporaryFolder(t);
   const file = join(directory, 'file');
   await writeFile(file, 'theirs');
   await chown(file, NOBODY, NOBODY);

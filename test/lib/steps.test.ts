@@ -1,14 +1,13 @@
 /** Every step of the code has a proof that kills the process there. */
 
 import { readdirSync } from 'node:fs';
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type Test, test } from 'tap';
+import { test } from 'tap';
 import ts from 'typescript';
 import { KILL_POINTS } from '../support/kills.ts';
 import { projectFile } from '../support/project.ts';
-import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const SOURCES = fileURLToPath(projectFile('src/'));
 const FUNCTION = 'testPoint';
@@ -110,30 +109,4 @@ test('each proof takes its cases from the shared list', async (t) => {
     const source = await readFile(new URL(proof, PROJECT), 'utf8');
     t.match(source, new RegExp(`killCases(<[^;]*?>)?\\(\\s*'${proof}'`), proof);
   }
-});
-
-async function stepsOf(t: Test, source: string) {
-  const directory = await temporaryFolder(t);
-  const file = join(directory, 'code.ts');
-  await writeFile(file, source);
-  return stepsIn(file);
-}
-
-test('a template step expands to all its names, and an unknown name is an error', async (t) => {
-  const steps = await stepsOf(
-    t,
-    `type End = { kind: 'done' } | { kind: 'lost' };
-async function end(make: () => Promise<End>) {
-  const it = await make();
-  testPoint(\`work \${it.kind}\`);
-  testPoint('work told');
-}`,
-  );
-  t.strictSame(steps, [
-    { name: 'work done', line: 4 },
-    { name: 'work lost', line: 4 },
-    { name: 'work told', line: 5 },
-  ]);
-  await t.rejects(stepsOf(t, 'function end(kind: string) { testPoint(`work ${' + 'kind}`); }'), /does not tell/);
-  await t.rejects(stepsOf(t, 'function end(kind: string) { testPoint(kind); }'), /not the name of a step/);
 });
