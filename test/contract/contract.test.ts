@@ -55,39 +55,18 @@ const answer = (headers: Record<string, string> = {}, body: unknown = NOT_FOUND)
   bytes: Buffer.from(JSON.stringify(body)),
 });
 
-test('a response that matches the contract passes', async () => {
+test('assertContract accepts what is declared, and nothing else', async (t) => {
+  const says = (given: ReturnType<typeof answer>, message: RegExp) =>
+    t.throws(() => assertContract('GET', '/nowhere', given), message);
   assertContract('GET', '/nowhere', answer({ date: 'Thu, 01 Jan 1970 00:00:00 GMT', connection: 'keep-alive' }));
-});
-
-const faults: [string, Record<string, string>, RegExp][] = [
-  ['a shorter HSTS', { 'strict-transport-security': 'max-age=1' }, /strict-transport-security/],
-  ['frames of the same origin', { 'x-frame-options': 'SAMEORIGIN' }, /x-frame-options/],
-  ['another origin only', { 'access-control-allow-origin': 'https://page.example' }, /access-control-allow-origin/],
-  ['a policy that allows more', { 'content-security-policy': `${API_POLICY}; script-src *` }, /its policy/],
-  ['a trace id that is not a UUID', { 'x-trace-id': '7' }, /x-trace-id/],
-  ['an undeclared header', { 'x-foo': '1' }, /'x-foo'/],
-  ['a header of another status', { 'retry-after': '1' }, /'retry-after'/],
-  ['a cookie', { 'set-cookie': 'a=b' }, /'set-cookie'/],
-];
-for (const [name, headers, message] of faults) {
-  test(`${name} fails`, async () => {
-    assert.throws(() => assertContract('GET', '/nowhere', answer(headers)), message);
-  });
-}
-
-for (const name of Object.keys(HEADERS).filter((header) => header !== 'content-type')) {
-  test(`a response without ${name} fails`, async (t) => {
-    const lacking = answer();
-    lacking.headers.delete(name);
-    t.throws(() => assertContract('GET', '/nowhere', lacking), new RegExp(`${name}|its policy`));
-  });
-}
-
-test('an undeclared status, media type or body fails', async (t) => {
-  t.throws(() => assertContract('GET', '/nowhere', { ...answer(), status: 418 }), /418, which the contract/);
-  t.throws(() => assertContract('GET', '/nowhere', answer({ 'content-type': 'audio/ogg' })), /audio\/ogg/);
-  const other = { error: { ...NOT_FOUND.error, code: 'OTHER' } };
-  t.throws(() => assertContract('GET', '/nowhere', answer({}, other)), /OTHER/);
+  says(answer({ 'strict-transport-security': 'max-age=1' }), /strict-transport-security/);
+  says(answer({ 'content-security-policy': `${API_POLICY}; script-src *` }), /its policy/);
+  says(answer({ 'x-trace-id': '7' }), /x-trace-id/);
+  says(answer({ 'x-foo': '1' }), /'x-foo'/);
+  says(answer({ 'retry-after': '1' }), /'retry-after'/);
+  says({ ...answer(), status: 418 }, /418, which the contract/);
+  says(answer({ 'content-type': 'audio/ogg' }), /audio\/ogg/);
+  says(answer({}, { error: { ...NOT_FOUND.error, code: 'OTHER' } }), /OTHER/);
 });
 
 test('the contract declares the values of the common response headers', async (t) => {
@@ -155,204 +134,165 @@ test('a typed client reaches each operation with a success and an error', { skip
   };
   const form = { headers: { 'content-type': 'application/x-www-form-urlencoded' }, ...ask };
 
-  /** The statuses that the calls of each operation lead to, the last of them a success. */
-  const calls: Record<keyof operations, [status: number, call: () => Promise<unknown>][]> = {
-    getHealth: [[200, () => api.GET('/')]],
-    getGuide: [[200, () => api.GET('/docs')]],
-    getAgentNotes: [[200, () => api.GET('/llms.txt', ask)]],
-    getContract: [[200, () => api.GET('/openapi.json')]],
-    getServiceMetadata: [[200, () => api.GET('/.well-known/x402-service-metadata')]],
-    listModels: [[200, () => api.GET('/tts/models')]],
-    listVoices: [
-      [400, () => api.GET('/tts/voices', { params: { query: { model: 'none' } } })],
-      [200, () => api.GET('/tts/voices', { params: { query: { model: 'provider-a/tts-1' } } })],
-    ],
-    getVoiceSample: [
-      [404, () => api.GET('/tts/voices/{voice}/sample', { params: { path: { voice: 'none' } } })],
-      [
-        200,
-        async () => {
-          await makeSamples(gateway);
-          return api.GET('/tts/voices/{voice}/sample', { params: { path: { voice: 'provider-a_alloy' } }, ...ask });
-        },
-      ],
-    ],
-    createFeedbackChallenge: [
-      [400, () => api.POST('/feedback/challenge', { body: { wallet: '0x1', ...feedback } })],
-      [200, () => api.POST('/feedback/challenge', { body: { wallet: wallet.address, ...feedback } })],
-    ],
-    submitFeedback: [
-      [
-        400,
-        () => api.POST('/feedback', { body: { wallet: wallet.address, challenge: 'x', signature: '0x', ...feedback } }),
-      ],
-      [
-        201,
-        async () => {
-          const { data } = await api.POST('/feedback/challenge', { body: { wallet: wallet.address, ...feedback } });
-          assert.ok(data);
-          const signature = await wallet.sign(data.signingMessage);
-          const body = { wallet: wallet.address, challenge: data.challenge, signature, ...feedback };
-          return api.POST('/feedback', { body });
-        },
-      ],
-    ],
-    createSpeech: [
-      [402, () => api.POST('/tts', { body: { text } })],
-      [200, () => api.POST('/tts', { params: { header: { 'x-credit-account': account } }, body: { text }, ...ask })],
-    ],
-    getSpeech: [
-      [402, () => api.GET('/tts', { params: { query: { text } } })],
-      [200, () => api.GET('/tts', { params: { query: { text }, header: { 'x-credit-account': account } }, ...ask })],
-    ],
-    getJob: [
-      [404, () => api.GET('/tts/jobs/{jobId}', { params: { path: { jobId: UNKNOWN } } })],
-      [200, async () => api.GET('/tts/jobs/{jobId}', { params: { path: { jobId: await job() } } })],
-    ],
-    getJobAudio: [
-      [404, () => api.GET('/tts/jobs/{jobId}/audio', { params: { path: { jobId: UNKNOWN } } })],
-      [200, async () => api.GET('/tts/jobs/{jobId}/audio', { params: { path: { jobId: await job() } }, ...ask })],
-    ],
-    getJobCaptions: [
-      [404, () => api.GET('/tts/jobs/{jobId}/captions', { params: { path: { jobId: UNKNOWN } } })],
-      [404, async () => api.GET('/tts/jobs/{jobId}/captions', { params: { path: { jobId: await job() } } })],
-      [
-        200,
-        async () => {
-          const path = { jobId: await job(longText(200)) };
-          return api.GET('/tts/jobs/{jobId}/captions', { params: { path }, ...ask });
-        },
-      ],
-    ],
-    showTopUp: [
-      [400, () => api.GET('/top-up', { params: { query: { account: 'x'.repeat(101) } }, ...ask })],
-      [200, () => api.GET('/top-up', { params: { query: { amount: '500' } }, ...ask })],
-    ],
-    startTopUp: [
-      [400, () => api.POST('/top-up', { body: { amount: 'own', ownAmount: 'much' }, ...form })],
-      [303, () => api.POST('/top-up', { body: { amount: '500' }, ...form })],
-    ],
-    completeTopUp: [
-      [400, () => api.GET('/top-up/complete', ask)],
-      [
-        200,
-        async () => {
-          const { response } = await api.POST('/top-up', { body: { amount: '500' }, ...form });
-          const back = new URL(await checkout.pay(response.headers.get('location') ?? ''));
-          const session_id = back.searchParams.get('session_id') ?? '';
-          return api.GET('/top-up/complete', { params: { query: { session_id } }, ...ask });
-        },
-      ],
-    ],
-    getTopUpStatus: [
-      [404, () => api.GET('/top-up/status', { params: { query: { account: UNKNOWN } } })],
-      [200, () => api.GET('/top-up/status', { params: { query: { account } } })],
-    ],
-    getCredits: [
-      [404, () => api.GET('/credits/{accountId}', { params: { path: { accountId: UNKNOWN } } })],
-      [200, () => api.GET('/credits/{accountId}', { params: { path: { accountId: account } } })],
-    ],
-    showAccountForm: [[200, () => api.GET('/account', ask)]],
-    showAccount: [
-      [404, () => api.POST('/account', { body: { accountId: UNKNOWN }, ...form })],
-      [200, () => api.POST('/account', { body: { accountId: account }, ...form })],
-    ],
-    receiveStripeEvent: [
-      [
-        400,
-        () => {
-          const params = { header: { 'stripe-signature': 't=1,v1=forged' } };
-          return api.POST('/webhooks/stripe', { params, body: { type: 'checkout.session.completed' } });
-        },
-      ],
-      [
-        204,
-        () => {
-          const event = { object: 'event', type: 'invoice.paid', data: { object: {} } };
-          const payload = JSON.stringify(event);
-          const signature = Stripe.webhooks.generateTestHeaderString({ payload, secret: WEBHOOK_SECRET });
-          return api.POST('/webhooks/stripe', { params: { header: { 'stripe-signature': signature } }, body: event });
-        },
-      ],
-    ],
-    createQuote: [
-      [400, () => api.POST('/x402/tts/quote', { body: { textLength: 0, textSha256: '' } })],
-      [
-        200,
-        () => {
-          const textSha256 = createHash('sha256').update(text).digest('hex');
-          return api.POST('/x402/tts/quote', { body: { textLength: text.length, textSha256 } });
-        },
-      ],
-    ],
-    createDeposit: [
-      [400, () => api.POST('/x402/deposit', { body: { amountMicroUsd: 1 } })],
-      [
-        200,
-        async () => {
-          const body = { amountMicroUsd: DEPOSIT };
-          const { response } = await api.POST('/x402/deposit', { body });
-          const payment = await sign(payer, decodeHeader(response.headers.get('payment-required')));
-          const header = { 'payment-signature': encodePayment(payment) };
-          return api.POST('/x402/deposit', { params: { header }, body });
-        },
-      ],
-    ],
-    createX402Speech: [
-      [402, () => api.POST('/x402/tts', { body: { text } })],
-      [
-        200,
-        async () => {
-          const header = await prepaid('/x402/tts', { text });
-          return api.POST('/x402/tts', { params: { header }, body: { text }, ...ask });
-        },
-      ],
-    ],
-    getX402Speech: [
-      [402, () => api.GET('/x402/tts', { params: { query: { text } } })],
-      [
-        200,
-        async () => {
-          const header = await prepaid(`/x402/tts?${new URLSearchParams({ text })}`);
-          return api.GET('/x402/tts', { params: { query: { text }, header }, ...ask });
-        },
-      ],
-    ],
-    getPrepaidAudio: [
-      [404, () => api.GET('/x402/tts/audio/{audioId}', { params: { path: { audioId: UNKNOWN } } })],
-      [
-        200,
-        async () => {
-          const call = await withCredential(payer, domain, TTS, HELLO);
-          await loseAnswer(gateway.url, TTS, call);
-          let link: unknown;
-          await until(async () => {
-            link = (await gateway.call(TTS, call)).json.error.details.audio;
-            return link !== undefined;
-          });
-          const audioId = String(link).split('/').at(-1) ?? '';
-          return api.GET('/x402/tts/audio/{audioId}', { params: { path: { audioId } }, ...ask });
-        },
-      ],
-    ],
-    getPrepaidAccount: [
-      [400, () => api.GET('/x402/accounts/{address}', { params: { path: { address: payer.address } } })],
-      [
-        200,
-        async () => {
-          const header = await prepaid(`/x402/accounts/${payer.address}`);
-          return api.GET('/x402/accounts/{address}', { params: { path: { address: payer.address }, header } });
-        },
-      ],
-    ],
+  /** The statuses that the calls of each operation lead to. */
+  const calls: Record<keyof operations, Record<number, () => Promise<unknown>>> = {
+    getHealth: { 200: () => api.GET('/') },
+    getGuide: { 200: () => api.GET('/docs') },
+    getAgentNotes: { 200: () => api.GET('/llms.txt', ask) },
+    getContract: { 200: () => api.GET('/openapi.json') },
+    getServiceMetadata: { 200: () => api.GET('/.well-known/x402-service-metadata') },
+    listModels: { 200: () => api.GET('/tts/models') },
+    listVoices: {
+      400: () => api.GET('/tts/voices', { params: { query: { model: 'none' } } }),
+      200: () => api.GET('/tts/voices', { params: { query: { model: 'provider-a/tts-1' } } }),
+    },
+    getVoiceSample: {
+      404: () => api.GET('/tts/voices/{voice}/sample', { params: { path: { voice: 'none' } } }),
+      200: async () => {
+        await makeSamples(gateway);
+        return api.GET('/tts/voices/{voice}/sample', { params: { path: { voice: 'provider-a_alloy' } }, ...ask });
+      },
+    },
+    createFeedbackChallenge: {
+      400: () => api.POST('/feedback/challenge', { body: { wallet: '0x1', ...feedback } }),
+      200: () => api.POST('/feedback/challenge', { body: { wallet: wallet.address, ...feedback } }),
+    },
+    submitFeedback: {
+      400: () =>
+        api.POST('/feedback', { body: { wallet: wallet.address, challenge: 'x', signature: '0x', ...feedback } }),
+      201: async () => {
+        const { data } = await api.POST('/feedback/challenge', { body: { wallet: wallet.address, ...feedback } });
+        assert.ok(data);
+        const signature = await wallet.sign(data.signingMessage);
+        const body = { wallet: wallet.address, challenge: data.challenge, signature, ...feedback };
+        return api.POST('/feedback', { body });
+      },
+    },
+    createSpeech: {
+      402: () => api.POST('/tts', { body: { text } }),
+      200: () => api.POST('/tts', { params: { header: { 'x-credit-account': account } }, body: { text }, ...ask }),
+    },
+    getSpeech: {
+      402: () => api.GET('/tts', { params: { query: { text } } }),
+      200: () => api.GET('/tts', { params: { query: { text }, header: { 'x-credit-account': account } }, ...ask }),
+    },
+    getJob: {
+      404: () => api.GET('/tts/jobs/{jobId}', { params: { path: { jobId: UNKNOWN } } }),
+      200: async () => api.GET('/tts/jobs/{jobId}', { params: { path: { jobId: await job() } } }),
+    },
+    getJobAudio: {
+      404: () => api.GET('/tts/jobs/{jobId}/audio', { params: { path: { jobId: UNKNOWN } } }),
+      200: async () => api.GET('/tts/jobs/{jobId}/audio', { params: { path: { jobId: await job() } }, ...ask }),
+    },
+    getJobCaptions: {
+      404: async () => api.GET('/tts/jobs/{jobId}/captions', { params: { path: { jobId: await job() } } }),
+      200: async () => {
+        const path = { jobId: await job(longText(200)) };
+        return api.GET('/tts/jobs/{jobId}/captions', { params: { path }, ...ask });
+      },
+    },
+    showTopUp: {
+      400: () => api.GET('/top-up', { params: { query: { account: 'x'.repeat(101) } }, ...ask }),
+      200: () => api.GET('/top-up', { params: { query: { amount: '500' } }, ...ask }),
+    },
+    startTopUp: {
+      400: () => api.POST('/top-up', { body: { amount: 'own', ownAmount: 'much' }, ...form }),
+      303: () => api.POST('/top-up', { body: { amount: '500' }, ...form }),
+    },
+    completeTopUp: {
+      400: () => api.GET('/top-up/complete', ask),
+      200: async () => {
+        const { response } = await api.POST('/top-up', { body: { amount: '500' }, ...form });
+        const back = new URL(await checkout.pay(response.headers.get('location') ?? ''));
+        const session_id = back.searchParams.get('session_id') ?? '';
+        return api.GET('/top-up/complete', { params: { query: { session_id } }, ...ask });
+      },
+    },
+    getTopUpStatus: {
+      404: () => api.GET('/top-up/status', { params: { query: { account: UNKNOWN } } }),
+      200: () => api.GET('/top-up/status', { params: { query: { account } } }),
+    },
+    getCredits: {
+      404: () => api.GET('/credits/{accountId}', { params: { path: { accountId: UNKNOWN } } }),
+      200: () => api.GET('/credits/{accountId}', { params: { path: { accountId: account } } }),
+    },
+    showAccountForm: { 200: () => api.GET('/account', ask) },
+    showAccount: {
+      404: () => api.POST('/account', { body: { accountId: UNKNOWN }, ...form }),
+      200: () => api.POST('/account', { body: { accountId: account }, ...form }),
+    },
+    receiveStripeEvent: {
+      400: () => {
+        const params = { header: { 'stripe-signature': 't=1,v1=forged' } };
+        return api.POST('/webhooks/stripe', { params, body: { type: 'checkout.session.completed' } });
+      },
+      204: () => {
+        const event = { object: 'event', type: 'invoice.paid', data: { object: {} } };
+        const payload = JSON.stringify(event);
+        const signature = Stripe.webhooks.generateTestHeaderString({ payload, secret: WEBHOOK_SECRET });
+        return api.POST('/webhooks/stripe', { params: { header: { 'stripe-signature': signature } }, body: event });
+      },
+    },
+    createQuote: {
+      400: () => api.POST('/x402/tts/quote', { body: { textLength: 0, textSha256: '' } }),
+      200: () => {
+        const textSha256 = createHash('sha256').update(text).digest('hex');
+        return api.POST('/x402/tts/quote', { body: { textLength: text.length, textSha256 } });
+      },
+    },
+    createDeposit: {
+      400: () => api.POST('/x402/deposit', { body: { amountMicroUsd: 1 } }),
+      200: async () => {
+        const body = { amountMicroUsd: DEPOSIT };
+        const { response } = await api.POST('/x402/deposit', { body });
+        const payment = await sign(payer, decodeHeader(response.headers.get('payment-required')));
+        const header = { 'payment-signature': encodePayment(payment) };
+        return api.POST('/x402/deposit', { params: { header }, body });
+      },
+    },
+    createX402Speech: {
+      402: () => api.POST('/x402/tts', { body: { text } }),
+      200: async () => {
+        const header = await prepaid('/x402/tts', { text });
+        return api.POST('/x402/tts', { params: { header }, body: { text }, ...ask });
+      },
+    },
+    getX402Speech: {
+      402: () => api.GET('/x402/tts', { params: { query: { text } } }),
+      200: async () => {
+        const header = await prepaid(`/x402/tts?${new URLSearchParams({ text })}`);
+        return api.GET('/x402/tts', { params: { query: { text }, header }, ...ask });
+      },
+    },
+    getPrepaidAudio: {
+      404: () => api.GET('/x402/tts/audio/{audioId}', { params: { path: { audioId: UNKNOWN } } }),
+      200: async () => {
+        const call = await withCredential(payer, domain, TTS, HELLO);
+        await loseAnswer(gateway.url, TTS, call);
+        let link: unknown;
+        await until(async () => {
+          link = (await gateway.call(TTS, call)).json.error.details.audio;
+          return link !== undefined;
+        });
+        const audioId = String(link).split('/').at(-1) ?? '';
+        return api.GET('/x402/tts/audio/{audioId}', { params: { path: { audioId } }, ...ask });
+      },
+    },
+    getPrepaidAccount: {
+      400: () => api.GET('/x402/accounts/{address}', { params: { path: { address: payer.address } } }),
+      200: async () => {
+        const header = await prepaid(`/x402/accounts/${payer.address}`);
+        return api.GET('/x402/accounts/{address}', { params: { path: { address: payer.address }, header } });
+      },
+    },
   };
 
   t.strictSame(Object.keys(calls).sort(), [...operationIds].sort(), 'no operation is left out');
   for (const [operationId, cases] of Object.entries(calls)) {
     await t.test(operationId, async (t) => {
-      for (const [status, call] of cases) {
+      for (const [status, call] of Object.entries(cases)) {
         await call();
-        t.equal(answered.get(operationId)?.at(-1), status);
+        t.equal(answered.get(operationId)?.at(-1), Number(status));
       }
     });
   }
