@@ -42,11 +42,10 @@ for (const [table, leave, pruneOf] of [
   (db: Database, count: number) => Promise<unknown>,
   (parts: { db: Database; limits: RollingWindow }) => Promise<number>,
 ][]) {
-  test(`a backlog in ${table} is pruned in separately committed batches`, async (t) => {
+  test(`a backlog in ${table} is pruned in committed batches, without waiting for locked rows`, async (t) => {
     const parts = await setUp(t);
-    await leave(parts.db, 2 * BATCH + 500);
+    await leave(parts.db, BATCH + 500);
     for (const [pruned, left] of [
-      [BATCH, BATCH + 500],
       [BATCH, 500],
       [500, 0],
       [0, 0],
@@ -54,18 +53,11 @@ for (const [table, leave, pruneOf] of [
       t.equal(await pruneOf(parts), pruned);
       t.equal(await countOf(parts.db, table), left);
     }
-  });
-
-  test(`parallel processes prune ${table} without waiting for locked rows`, async (t) => {
-    const parts = await setUp(t);
     await leave(parts.db, 3 * BATCH);
     await parts.db.transaction().execute(async (holder) => {
       await sql`select from ${sql.table(table)} limit 10 for update`.execute(holder);
       const pruned = await Promise.all([pruneOf(parts), pruneOf(parts), pruneOf(parts)]);
-      assert.equal(
-        pruned.reduce((sum, count) => sum + count),
-        3 * BATCH - 10,
-      );
+      t.equal(pruned[0] + pruned[1] + pruned[2], 3 * BATCH - 10);
     });
     t.equal(await pruneOf(parts), 10);
   });
