@@ -5,7 +5,7 @@ import { audioKey, deleteAudio } from '../../src/jobs/job.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { openAudioStore } from '../../src/speech/store/open-store.ts';
-import { type Child, startChild } from '../support/child.ts';
+import { startChild } from '../support/child.ts';
 import { send } from '../support/gateway.ts';
 import { startGatewayProcess } from '../support/gateway-process.ts';
 import { later, untilJob } from '../support/jobs.ts';
@@ -110,26 +110,6 @@ const whileRunning =
     await assertEnded(scene, end, spoken);
   };
 
-/** Freezes a worker while it speaks the job, and lets another one complete it. */
-async function freeze({ upstream, gateway }: Scene, worker: () => Child, jobId: string) {
-  const slow = new ControlledStream();
-  upstream.mode = slow.mode;
-  const frozen = worker();
-  await slow.opened;
-  frozen.process.kill('SIGSTOP');
-  await endLease(gateway, jobId);
-  upstream.mode = mp3(200);
-  assert.equal((await runTurn(gateway, 'lost_jobs')).count, 1);
-  gateway.app.worker?.start();
-  assert.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
-  const wake = async () => {
-    frozen.process.kill('SIGCONT');
-    await slow.write(silentMp3(900));
-    slow.end();
-  };
-  return { frozen, wake };
-}
-
 const CASES = killCases<'test/jobs/kill.test.ts', (t: Test) => Promise<void>>('test/jobs/kill.test.ts', {
   'job accepting': async (t) => {
     const { upstream, gateway, balance, job } = await killAccepting(t, 'job accepting');
@@ -163,10 +143,21 @@ const CASES = killCases<'test/jobs/kill.test.ts', (t: Test) => Promise<void>>('t
   // Its worker is frozen while it is spoken, and wakes up when another one has completed it.
   'job taken over': async (t) => {
     const scene = await start(t);
-    const { gateway, env, accept } = scene;
+    const { upstream, gateway, env, accept } = scene;
     const id = await accept();
-    const { frozen, wake } = await freeze(scene, () => startVictimProgram(t, 'job taken over', { ...WORKER, env }), id);
-    await wake();
+    const slow = new ControlledStream();
+    upstream.mode = slow.mode;
+    const frozen = startVictimProgram(t, 'job taken over', { ...WORKER, env });
+    await slow.opened;
+    frozen.process.kill('SIGSTOP');
+    await endLease(gateway, id);
+    upstream.mode = mp3(200);
+    assert.equal((await runTurn(gateway, 'lost_jobs')).count, 1);
+    gateway.app.worker?.start();
+    assert.equal((await untilJob(gateway, id, 'completed', 'failed')).json.status, 'completed');
+    frozen.process.kill('SIGCONT');
+    await slow.write(silentMp3(900));
+    slow.end();
     await killed(frozen);
     await assertEnded(scene, 'completed', 2);
     const { fence } = await row(gateway, id);

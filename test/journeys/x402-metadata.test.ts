@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { mock } from 'node:test';
 import { type Test, test } from 'tap';
@@ -8,6 +7,7 @@ import { rotateKeys, type StoredKeys, watchKeyExpiry } from '../../src/config/si
 import { ServiceMetadata } from '../../src/payments/x402/metadata.ts';
 import { BASE_URL, startGateway } from '../support/gateway.ts';
 import { isSignedBy } from '../support/metadata.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 import { until } from '../support/until.ts';
 
 const PAYEE = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
@@ -15,9 +15,8 @@ const NEXT_PAYEE = '0xcA11bde05977b3631167028862bE2a173976CA11';
 const PATH = '/.well-known/x402-service-metadata';
 
 async function startSigned(t: Test, keys: StoredKeys, env: Record<string, string> = {}) {
-  const file = join(tmpdir(), `speechgate-keys-${process.pid}-${Math.random()}.json`);
+  const file = join(await temporaryFolder(t), 'keys.json');
   await writeFile(file, JSON.stringify(keys));
-  t.teardown(() => rm(file, { force: true }));
   return startGateway(t, {
     X402_PAY_TO: `${PAYEE},${NEXT_PAYEE}:next:2030-01-01`,
     X402_FACILITATOR_URL: 'http://127.0.0.1:1',

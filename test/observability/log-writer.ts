@@ -26,9 +26,6 @@ switch (end) {
       throw new Error('nobody catches this');
     });
     break;
-  case 'reject':
-    Promise.reject(new Error('nobody catches this'));
-    break;
   case 'stay':
     setInterval(() => {}, 1_000);
     break;
