@@ -70,34 +70,6 @@ test('the chain has the chain id, address and domain of USDC on Base', { skip },
   t.strictSame(answers, ['USD Coin', 'USDC', '2', 6, domainSeparator({ domain: USDC_DOMAIN })]);
 });
 
-test('multicall reports each failed call', { skip }, async (t) => {
-  const { address } = await wallet(chain.client);
-  const [good, bad] = await chain.client.multicall({
-    contracts: [
-      { ...usdc, functionName: 'balanceOf', args: [address] },
-      { ...usdc, functionName: 'transferFrom', args: [address, address, 1n] },
-    ],
-  });
-  t.strictSame(good, { status: 'success', result: 0n });
-  t.match(String(bad.error), /ERC20: transfer amount exceeds allowance/);
-});
-
-test('ERC-20: transfer, approve and transferFrom move balances', { skip }, async (t) => {
-  const [owner, spender] = [await wallet(chain.client, 1000n), await wallet(chain.client)];
-  const supply = await read('totalSupply');
-  await write(owner, 'transfer', [spender.address, 300n]);
-  await done(write(owner, 'approve', [spender.address, 500n]));
-  const spend = (value: bigint) => write(spender, 'transferFrom', [owner.address, spender.address, value]);
-  const hash = await done(spend(400n));
-  t.strictSame(await eventsOf(hash), [
-    { eventName: 'Transfer', args: { from: owner.address, to: spender.address, value: 400n } },
-  ]);
-  t.strictSame([await balance(owner), await balance(spender)], [300n, 700n]);
-  t.equal(await read('allowance', owner.address, spender.address), 100n);
-  t.equal(await read('totalSupply'), supply);
-  await t.rejects(spend(101n), /ERC20: transfer amount exceeds allowance/);
-});
-
 for (const [overload, argumentsOf] of Object.entries(signatureArguments)) {
   test(`EIP-3009 transferWithAuthorization (${overload}) moves the money once`, { skip }, async (t) => {
     const [payer, payee, sender] = [
@@ -117,21 +89,6 @@ for (const [overload, argumentsOf] of Object.entries(signatureArguments)) {
     t.strictSame([await balance(payee), await read('authorizationState', payer.address, nonce)], [600n, true]);
     await t.rejects(submit(), /FiatTokenV2: authorization is used or canceled/);
     t.strictSame(await usesOfAuthorizations(chain.client, payer.address), [hash]);
-  });
-
-  test(`EIP-3009 receiveWithAuthorization (${overload}) accepts only the payee`, { skip }, async (t) => {
-    const [payer, payee, stranger] = [
-      await wallet(chain.client, 1000n),
-      await wallet(chain.client),
-      await wallet(chain.client),
-    ];
-    const signed = await signAuthorization(payer, { to: payee.address, value: 600n }, 'ReceiveWithAuthorization');
-    const submit = (account: LocalAccount) =>
-      write(account, 'receiveWithAuthorization', [...termsOf(signed), ...argumentsOf(signed.signature)]);
-    await t.rejects(submit(stranger), /FiatTokenV2: caller must be the payee/);
-    await done(submit(payee));
-    t.equal(await balance(payee), 600n);
-    await t.rejects(submitAuthorization(chain.client, payee, signed), /used or canceled/);
   });
 
   test(`R25: EIP-3009 cancelAuthorization (${overload}) uses the nonce without payment`, { skip }, async (t) => {

@@ -6,8 +6,7 @@ import { parseSigningKeys, rotateKeys } from '../../src/config/signing-keys.ts';
 import { missingPackages } from '../../src/lib/missing-packages.ts';
 import { httpArguments, packagedBinary } from '../../src/sandbox/chain/anvil.ts';
 import { folderFault } from '../../src/sandbox/claim-folder.ts';
-import { freePort } from '../../src/sandbox/free-port.ts';
-import { instructions, lineForPeople } from '../../src/sandbox/instructions.ts';
+import { lineForPeople } from '../../src/sandbox/instructions.ts';
 import { nobody } from '../../src/sandbox/postgres/account.ts';
 import { packageName } from '../../src/sandbox/postgres/binaries.ts';
 import { writeTrustFile } from '../../src/sandbox/usdc.ts';
@@ -42,12 +41,6 @@ for (const [platform, arch] of PLATFORMS) {
   });
 }
 
-test('no port is given twice by one process', async (t) => {
-  const ports = [];
-  for (let count = 0; count < 1000; count++) ports.push(await freePort());
-  t.equal(new Set(ports).size, ports.length);
-});
-
 test('the account nobody is found in /etc/passwd of Linux and macOS', async (t) => {
   const linux = 'root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n';
   t.strictSame(nobody(linux), { uid: 65534, gid: 65534, identity: { uid: 65534, gid: 65534 } });
@@ -75,22 +68,6 @@ test("trust.json contains the gateway's public keys and no private key", async (
     JSON.parse(await readFile(join(folder, 'trust.json'), 'utf8')),
     keys.map(({ keyId, publicJwk: { x, y } }) => ({ keyId, publicKeyJwk: { kty: 'EC', crv: 'P-256', x, y } })),
   );
-});
-
-test('the instructions name the place of a database outside the folder', async (t) => {
-  const sandbox = {
-    ...{ baseUrl: 'http://127.0.0.1:8080', creditAccount: 'a', checkoutUrl: 'http://127.0.0.1:8081' },
-    ...{ chain: null, facilitatorUrl: null, wallet: null, databaseUrl: 'postgres://localhost/a' },
-  };
-  const offered = { voice: 'a', otherVoice: 'b', otherModel: 'c' };
-  const shown = (databaseHome: string | undefined) =>
-    instructions(sandbox, { dataDir: '/data', databaseHome, hasScripts: false }, offered);
-  t.match(
-    shown('/var/lib/speechgate/1'),
-    /The database is in \/var\/lib\/speechgate\/1, and all other data in \/data\./,
-  );
-  t.match(shown('/data/postgres'), /All data is in \/data\./);
-  t.match(shown(undefined), /The database is that of SANDBOX_DATABASE_URL; all other data is in \/data\./);
 });
 
 for (const [error, fault] of [
