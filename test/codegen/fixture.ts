@@ -208,7 +208,7 @@ export function fixture(): Document {
 type Cleanup = Pick<Test, 'teardown'>;
 
 /** A directory that is removed after the test, in which the project's packages can be imported. */
-export async function workspace(t: Cleanup): Promise<string> {
+async function workspace(t: Cleanup): Promise<string> {
   const directory = await temporaryFolder(t);
   await writeFile(join(directory, 'package.json'), '{"type":"module"}');
   await symlink(resolve('node_modules'), join(directory, 'node_modules'));

@@ -1,35 +1,19 @@
 import assert from 'node:assert/strict';
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import fc from 'fast-check';
 import { before, t, test } from 'tap';
-import { readContract } from '../../codegen/contract.ts';
 import { written } from '../../codegen/contract-serializers.ts';
 import { generate } from '../../codegen/generate.ts';
 import { toJsonSchema } from '../../codegen/json-schema.ts';
 import type { Schema } from '../../codegen/model.ts';
-import { type DeclaredResponses, generateResponseValidators } from '../../codegen/response-validators.ts';
 import type { Validator } from '../../src/contract/validators.js';
-import { fixture, load, workspace } from './fixture.ts';
+import { fixture, load } from './fixture.ts';
 
-let declared: DeclaredResponses;
-
-before(async () => {
-  const path = join(await workspace(t), 'responses.js');
-  await writeFile(path, generateResponseValidators(readContract(JSON.stringify(fixture()))));
-  declared = await import(pathToFileURL(path).href);
-});
 let serializers: Record<string, (body: unknown) => string>;
-
-before(async () => {
-  [serializers] = (await load(t, fixture(), 'serializers.js')) as [typeof serializers];
-});
-
 let validators: Record<string, Validator>;
 
 before(async () => {
-  [validators] = (await load(t, fixture(), 'validators.js')) as [typeof validators];
+  const loaded = await load(t, fixture(), 'serializers.js', 'validators.js');
+  [serializers, validators] = loaded as [typeof serializers, typeof validators];
 });
 
 function errorOf(name: string, data: unknown): string | undefined {
@@ -50,39 +34,6 @@ test('a schema that strict mode refuses is reported by name', async (t) => {
   const document = fixture();
   document.paths['/notes/{noteId}'].get.parameters[2].schema.format = 'warp';
   await t.rejects(generate(JSON.stringify(document)), /getNoteQuery: unknown format "warp"/);
-});
-
-const response = (operationId: string, status: number) => {
-  const found = declared.operations.find((operation) => operation.operationId === operationId)?.responses[status];
-  assert.ok(found);
-  return found;
-};
-
-test('response headers are validated as received text', async (t) => {
-  const { headers, headerNames } = response('getNote', 200);
-  t.strictSame(headerNames, ['x-trace-id', 'x-balance', 'x-limit']);
-  t.equal(headers({ 'x-trace-id': 'a', 'x-balance': '12' }), true);
-  t.equal(headers({ 'x-trace-id': 'a' }), false);
-  t.equal(headers({ 'x-trace-id': 'a', 'x-balance': '1.5' }), false);
-});
-
-test('a response body is validated by its media type', async (t) => {
-  const json = response('getNote', 200).content['application/json'];
-  const body = { id: 'a', balance: 1, endedAt: null, state: null, details: null, result: null };
-  t.equal(json?.(body), true);
-  t.equal(json?.({ ...body, state: 'lost' }), false);
-  t.equal(json?.({ ...body, result: { id: 'a' } }), false);
-  t.strictSame(Object.keys(response('orderForm', 400).content), ['text/html', 'application/json']);
-  t.equal(response('createNote', 200).content['audio/mpeg'], null, 'audio is not validated');
-});
-
-test('responses of the edge are validated too', async (t) => {
-  const json = declared.edgeResponses[404]?.content['application/json'];
-  const error = { error: { code: 'NOT_FOUND', message: 'm', details: { any: [1] } } };
-  t.equal(json?.(error), true);
-  t.equal(json?.({ error: { ...error.error, code: 'OTHER' } }), false);
-  t.equal(declared.edgeHeaders.headers({ 'x-frame-options': 'DENY' }), true);
-  t.equal(declared.edgeHeaders.headers({ 'x-frame-options': 'SAMEORIGIN' }), false);
 });
 
 const note = {
@@ -131,11 +82,6 @@ test('omits undeclared members and refuses a body without a required one', async
   t.throws(() => serializers.getNote200?.(incomplete), /balance/);
 });
 
-test('serializes a structured error with free-form details', async (t) => {
-  const error = { error: { code: 'NOT_FOUND', message: 'It\'s "gone"', details: { a: [{ b: null }], c: undefined } } };
-  t.equal(serializers.error400?.(error), JSON.stringify(error));
-});
-
 test('differently written errors of one status have separate serializers', async (t) => {
   const contract = fixture();
   const { post } = contract.paths['/notes'];
@@ -177,9 +123,9 @@ const shapes: [string, Schema, object][] = [
     {},
   ],
 ];
-for (const [name, schema, expected] of shapes) {
-  test(name, async (t) => t.strictSame(written(schema), expected));
-}
+test('serializers follow the shape of a schema', async (t) => {
+  for (const [name, schema, expected] of shapes) t.strictSame(written(schema), expected, name);
+});
 
 test('an int64 among alternatives of other types is refused', async (t) => {
   const schema: Schema = { anyOf: [{ type: 'integer', format: 'int64' }, { type: 'string' }] };
@@ -221,6 +167,6 @@ const cases: [string, Schema, object][] = [
   ],
 ];
 
-for (const [name, schema, expected] of cases) {
-  test(name, async (t) => t.strictSame(toJsonSchema(schema), expected));
-}
+test('R7: a schema of OpenAPI becomes one of JSON Schema', async (t) => {
+  for (const [name, schema, expected] of cases) t.strictSame(toJsonSchema(schema), expected, name);
+});
