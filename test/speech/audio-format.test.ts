@@ -4,7 +4,6 @@ import { text } from 'node:stream/consumers';
 import fc from 'fast-check';
 import { test } from 'tap';
 import { audioReader, detectAudioType } from '../../src/speech/audio-format.ts';
-import { frameLength } from '../../src/speech/mpeg-frame.ts';
 import { type Begun, readIfComplete } from '../../src/speech/open-provider.ts';
 import type { AudioFault, AudioType } from '../../src/speech/provider.ts';
 import {
@@ -133,13 +132,6 @@ test('magic bytes decide the audio type', async (t) => {
       t.not(detectAudioType(whole.subarray(0, needed)), undefined);
     }
   });
-});
-
-test('computes frame lengths of every MPEG version, with and without padding', async (t) => {
-  t.equal(frameLength(bytes(0xff, 0xfb, 0x90, 0xc4)), 417); // MPEG 1, 128 kbit/s, 44.1 kHz
-  t.equal(frameLength(bytes(0xff, 0xfb, 0x92, 0xc4)), 418);
-  t.equal(frameLength(bytes(0xff, 0xf3, 0x64, 0xc4)), 144); // MPEG 2, 48 kbit/s, 24 kHz
-  t.equal(frameLength(bytes(0xff, 0xe3, 0x18, 0xc4)), 72); // MPEG 2.5, 8 kbit/s, 8 kHz
 });
 
 /** A frame that describes a file of so many bytes, itself included, as LAME writes it. */

@@ -1,20 +1,11 @@
 import assert from 'node:assert/strict';
-import { request } from 'node:http';
 import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { startGateway } from '../support/gateway.ts';
 import { longCatalog, longText, secondsOf } from '../support/long-texts.ts';
 import { fundedWallet, startPrepaidGateway, TTS } from '../support/prepaid.ts';
-import { description, MONO_44100, mpegFrames } from '../support/silent-audio.ts';
-import {
-  body,
-  ControlledStream,
-  mp3,
-  openAiError,
-  silentMp3,
-  startStubUpstream,
-  testUpstream,
-} from '../support/stub-upstream.ts';
+import { description } from '../support/silent-audio.ts';
+import { body, mp3, openAiError, silentMp3, startStubUpstream, testUpstream } from '../support/stub-upstream.ts';
 import { toneMp3 } from '../support/tone.ts';
 import { until } from '../support/until.ts';
 
@@ -56,37 +47,6 @@ test('a streamed text over the limit of a request is spoken in segments, charged
   t.strictSame(await audit(gateway.db), []);
 });
 
-test('the first segment is sent while the next ones are spoken', async (t) => {
-  const { upstream, gateway, headers } = await start(t);
-  const [first, later] = [silentMp3(2_000), new ControlledStream()];
-  upstream.mode = (request, response) => {
-    const isFirst = String(request.body?.input).includes('number 1 ');
-    if (isFirst) body(first)(request, response);
-    else if (upstream.requests.length === 2) later.mode(request, response);
-    else mp3()(request, response);
-  };
-  const outgoing = request(`${gateway.url}/tts`, {
-    method: 'POST',
-    headers: { ...headers, 'content-type': 'application/json' },
-  });
-  outgoing.end(JSON.stringify({ text: longText(900) }));
-  let received = 0;
-  const ended = new Promise<void>((resolve) => {
-    outgoing.on('response', (response) => {
-      response.on('data', (chunk: Buffer) => {
-        received += chunk.length;
-      });
-      response.on('end', resolve);
-    });
-  });
-  await later.opened;
-  await until(async () => received > first.length / 2);
-  await later.write(silentMp3(500));
-  later.end();
-  await ended;
-  t.ok(received > first.length);
-});
-
 test('a segment that fails breaks the stream off, uncharged', async (t) => {
   const { upstream, gateway, account, ask } = await start(t);
   upstream.mode = (request, response) => {
@@ -97,16 +57,6 @@ test('a segment that fails breaks the stream off, uncharged', async (t) => {
   await until(async () => (await gateway.balance(account)) === FUNDS);
   await upstream.waitForNoConnection();
   t.strictSame(await audit(gateway.db), []);
-});
-
-test('segments of another rate are not joined', async (t) => {
-  const { upstream, gateway, account, ask } = await start(t);
-  upstream.mode = (request, response) => {
-    const isFirst = String(request.body?.input).includes('number 1 ');
-    body(isFirst ? mpegFrames(MONO_44100, 2_000) : silentMp3(10_000))(request, response);
-  };
-  await assert.rejects(ask(longText(900)), BROKEN_OFF);
-  await until(async () => (await gateway.balance(account)) === FUNDS);
 });
 
 test('prepaid speech of several segments is one MP3 that one frame describes', async (t) => {

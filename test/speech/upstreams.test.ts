@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
+import { createServer } from 'node:http';
 import { test } from 'tap';
 import { collectSpeech } from '../../src/speech/open-provider.ts';
 import { MAX_AUDIO_BYTES, SpeechError } from '../../src/speech/provider.ts';
@@ -290,7 +291,6 @@ test('an upstream that answers probes with an error stays skipped', async (t) =>
   const { url } = first(failover);
   await first(failover).close();
   const port = Number(new URL(url).port);
-  const { createServer } = await import('node:http');
   let probes = 0;
   const server = createServer((_request, response) => {
     probes++;
@@ -341,17 +341,6 @@ test('aborting the signal stops a synthesis at once', async (t) => {
     t.equal(upstream.openConnections, 0);
   });
 
-  t.test('while connecting', async (t) => {
-    const { upstream, provider, speak } = await start(t);
-    const abort = new AbortController();
-    const speech = speak(abort.signal);
-    abort.abort();
-    await fails(speech, UNAVAILABLE);
-    await read(await speak());
-    await provider.close();
-    t.equal(upstream.requests.length, 1);
-  });
-
   for (const [name, mode] of [
     ['before the header', stub.hangBeforeHeaders()],
     ['before the magic bytes', stub.hangInBody(Uint8Array.of(0xff))],
@@ -373,15 +362,6 @@ test('aborting the signal stops a synthesis at once', async (t) => {
     const speech = await speak(abort.signal);
     abort.abort();
     await fails(read(speech), UNAVAILABLE);
-    t.equal(await upstream.requests[0]?.closed, 'aborted');
-  });
-
-  t.test('in the body, while the consumer waits for the next chunk', async (t) => {
-    const { upstream, speak } = await start(t, stub.hangInBody());
-    const abort = new AbortController();
-    const audio = read(await speak(abort.signal));
-    abort.abort();
-    await fails(audio, UNAVAILABLE);
     t.equal(await upstream.requests[0]?.closed, 'aborted');
   });
 });
@@ -471,17 +451,7 @@ test('the size limit', async (t) => {
 });
 
 test('a consumer that stops early aborts the connection', async (t) => {
-  t.test('after the first chunk', async (t) => {
-    const { upstream, speak } = await start(t, stub.hangInBody());
-    for await (const _chunk of (await speak()).audio) break;
-    t.equal(await upstream.requests[0]?.closed, 'aborted');
-  });
-
-  t.test('before the first chunk', async (t) => {
-    const { upstream, speak } = await start(t, stub.hangInBody());
-    const chunks = (await speak()).audio[Symbol.asyncIterator]();
-    await chunks.return?.();
-    t.strictSame(await chunks.next(), { value: undefined, done: true });
-    t.equal(await upstream.requests[0]?.closed, 'aborted');
-  });
+  const { upstream, speak } = await start(t, stub.hangInBody());
+  for await (const _chunk of (await speak()).audio) break;
+  t.equal(await upstream.requests[0]?.closed, 'aborted');
 });

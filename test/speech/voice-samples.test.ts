@@ -61,26 +61,6 @@ test('a sample can be cached, and is not sent again to those who have it', async
   t.strictSame([head.status, head.headers.get('content-length')], [200, String(first.bytes.length)]);
 });
 
-test('a sample answers byte ranges, which some players need', async (t) => {
-  const { gateway } = await start(t);
-  await makeSamples(gateway);
-  const whole = await gateway.call(SAMPLE);
-  t.equal(whole.headers.get('accept-ranges'), 'bytes');
-  const size = whole.bytes.length;
-  for (const [range, start, end] of [
-    ['bytes=0-1', 0, 1],
-    ['bytes=100-', 100, size - 1],
-    ['bytes=-5', size - 5, size - 1],
-  ] as const) {
-    const part = await gateway.call(SAMPLE, { headers: { range } });
-    t.strictSame([part.status, part.headers.get('content-range')], [206, `bytes ${start}-${end}/${size}`]);
-    t.strictSame(part.bytes, whole.bytes.subarray(start, end + 1));
-    t.equal(part.headers.get('etag'), whole.headers.get('etag'));
-  }
-  const outside = await gateway.call(SAMPLE, { headers: { range: `bytes=${size}-` } });
-  t.strictSame([outside.status, outside.headers.get('content-range')], [416, `bytes */${size}`]);
-});
-
 test('new samples are listed after a while, also when the clock was set back', async (t) => {
   const { gateway } = await start(t);
   const sampleUrl = async () => (await gateway.call('/tts/voices')).json.voices[0].sampleUrl;
@@ -157,12 +137,4 @@ test('a damaged list of samples counts as none, and is not overwritten', async (
     const kept = await store.open('samples/index');
     t.equal(String(Buffer.concat((await kept?.stream.toArray()) ?? [])), list);
   }
-});
-
-test('without a speech server the command says what to set', async (t) => {
-  const made = await makeSamples(await startGateway(t, { SPEECH_BASE_URL: '' }));
-  t.strictSame(
-    [made.code, made.err],
-    [1, 'SPEECH_BASE_URL is not set, so no samples can be made. Set it to your speech server.\n'],
-  );
 });

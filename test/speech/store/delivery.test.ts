@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { test } from 'tap';
 import { parseAudioStoreSetting } from '../../../src/config/store-setting.ts';
 import { parseRange } from '../../../src/http/routes/stored-audio.ts';
-import { createLinkSigner, MAX_TOKEN_LENGTH } from '../../../src/speech/store/link-token.ts';
+import { createLinkSigner } from '../../../src/speech/store/link-token.ts';
 import { openAudioStore } from '../../../src/speech/store/open-store.ts';
 
 const OLD = 'o'.repeat(32);
@@ -47,11 +47,6 @@ test('a signed link', async (t) => {
     t.strictSame(decode(claims), { aud: 'job-audio', sub: JOB, exp: START / 1000 + 60 });
   });
 
-  t.test('has at most 1500 characters, and a longer job id is refused', async (t) => {
-    t.ok((await signer.sign('x'.repeat(900), AT(60))).length <= MAX_TOKEN_LENGTH);
-    await t.rejects(signer.sign('x'.repeat(1500), AT(60)), RangeError);
-  });
-
   t.test('expires at the second that it names', async (t) => {
     let now = AT(0);
     const clocked = createLinkSigner('job-audio', [NEW], () => now);
@@ -63,12 +58,6 @@ test('a signed link', async (t) => {
     now = AT(1_000_000);
     t.equal(await clocked.verify(token, JOB), false);
   });
-
-  t.test("uses the machine's clock by default", async (t) => {
-    const plain = createLinkSigner('job-audio', [NEW]);
-    t.equal(await plain.verify(await plain.sign(JOB, new Date(Date.now() + 60_000)), JOB), true);
-    t.equal(await plain.verify(await plain.sign(JOB, new Date(Date.now() - 60_000)), JOB), false);
-  });
 });
 
 test('an invalid token is refused', async (t) => {
@@ -77,49 +66,29 @@ test('an invalid token is refused', async (t) => {
   const ours = decode(header);
   const said = decode(claims);
 
-  t.test("the test's own forgery is valid when nothing is changed", async (t) => {
-    t.equal(await signer.verify(forge(ours, said), JOB), true);
-  });
-
   const otherBit = (text: string) => (text.startsWith('A') ? `B${text.slice(1)}` : `A${text.slice(1)}`);
   const { exp, ...endless } = said;
   const { kid, ...anonymous } = ours;
   const tokens: Record<string, string> = {
     empty: '',
-    dots: '..',
-    'four parts': `${genuine}.x`,
     'two parts': `${header}.${claims}`,
     'no signature': `${header}.${claims}.`,
     'another signature': `${header}.${claims}.${otherBit(signature)}`,
-    'a signature cut short': genuine.slice(0, -4),
     'the job changed': `${header}.${encode({ ...said, sub: 'another' })}.${signature}`,
-    'the expiry changed': `${header}.${encode({ ...said, exp: exp + 1 })}.${signature}`,
     'alg none without a signature': `${encode({ ...ours, alg: 'none' })}.${claims}.`,
-    'alg none with the signature': `${encode({ ...ours, alg: 'none' })}.${claims}.${signature}`,
     'alg HS512 with the same secret': forge({ ...ours, alg: 'HS512' }, said, NEW, 'sha512'),
-    'no alg': forge({ kid }, said),
     'no key id': forge(anonymous, said),
     'an unknown key id': forge({ ...ours, kid: 'unknown' }, said),
-    'a key id that is not a string': forge({ ...ours, kid: { toString: 1 } }, said),
     'another secret': forge(ours, said, OLD),
     'another audience': forge(ours, { ...said, aud: 'quote' }),
-    'no audience': forge(ours, { sub: said.sub, exp }),
     'no job': forge(ours, { aud: said.aud, exp }),
     'no expiry': forge(ours, endless),
-    'an expiry that is not a number': forge(ours, { ...said, exp: '9999999999' }),
     'valid only later': forge(ours, { ...said, nbf: START / 1000 + 30 }),
-    'a critical extension': forge({ ...ours, crit: ['x'], x: 1 }, said),
-    'claims that are not an object': forge(ours, [said]),
-    'a header that is not JSON': `AAAA.${claims}.${signature}`,
     'white space around': ` ${genuine} `,
     'a genuine token, padded beyond 1500 characters': forge(ours, { ...said, padding: 'x'.repeat(1500) }),
-    'a megabyte': 'x.'.repeat(500_000),
-    'a null character': `${genuine}\0`,
     noise: randomBytes(300).toString('latin1'),
   };
-  for (const [name, token] of Object.entries(tokens)) {
-    t.test(name, async (t) => t.equal(await signer.verify(token, JOB), false));
-  }
+  for (const [name, token] of Object.entries(tokens)) t.equal(await signer.verify(token, JOB), false, name);
 
   t.test('a key id of another secret in the list', async (t) => {
     const [oldHeader] = parts(await signerOf(OLD).sign(JOB, AT(60)));
@@ -133,97 +102,54 @@ test('an invalid token is refused', async (t) => {
       t.equal(await signer.verify(spelling, JOB), false, JSON.stringify(spelling.slice(-3)));
     }
   });
-
-  t.test('a token with any single bit flipped', async (t) => {
-    for (let part = 0; part < 3; part += 1) {
-      const split = parts(genuine);
-      const bytes = Buffer.from(split[part] as string, 'base64url');
-      for (let bit = 0; bit < bytes.length * 8; bit += 1) {
-        const flipped = Buffer.from(bytes);
-        flipped.writeUInt8(flipped.readUInt8(bit >> 3) ^ (1 << (bit & 7)), bit >> 3);
-        split[part] = flipped.toString('base64url');
-        t.equal(await signer.verify(split.join('.'), JOB), false, `part ${part}, bit ${bit}`);
-      }
-    }
-  });
 });
 
 const cases: { header: string | undefined; size?: number; expected: ReturnType<typeof parseRange>; why: string }[] = [
   { header: undefined, expected: 'whole', why: 'no header' },
   { header: 'bytes=0-499', expected: { start: 0, end: 499 }, why: 'first and last byte' },
-  { header: 'bytes=500-999', expected: { start: 500, end: 999 }, why: 'up to the last byte' },
   { header: 'bytes=0-0', expected: { start: 0, end: 0 }, why: 'one byte' },
-  { header: 'bytes=999-999', expected: { start: 999, end: 999 }, why: 'the last byte alone' },
-  { header: 'bytes=0-', expected: { start: 0, end: 999 }, why: 'from the first byte on' },
   { header: 'bytes=950-', expected: { start: 950, end: 999 }, why: 'from a byte on' },
   { header: 'bytes=900-5000', expected: { start: 900, end: 999 }, why: 'the end is cut to the size' },
   { header: 'bytes=-50', expected: { start: 950, end: 999 }, why: 'the last bytes' },
-  { header: 'bytes=-1000', expected: { start: 0, end: 999 }, why: 'a suffix of the whole size' },
   { header: 'bytes=-5000', expected: { start: 0, end: 999 }, why: 'a suffix longer than the whole' },
-  { header: 'bytes=007-0010', expected: { start: 7, end: 10 }, why: 'leading zeros' },
   { header: `bytes=0-${'9'.repeat(400)}`, expected: { start: 0, end: 999 }, why: 'a huge end' },
-  { header: `bytes=-${'9'.repeat(400)}`, expected: { start: 0, end: 999 }, why: 'a huge suffix' },
   { header: 'Bytes=1-2', expected: { start: 1, end: 2 }, why: 'the unit ignores letter case' },
-  { header: 'bytes= 1-2 ', expected: { start: 1, end: 2 }, why: 'white space around an element' },
   { header: 'bytes=,1-2,', expected: { start: 1, end: 2 }, why: 'empty list elements are ignored' },
 
   { header: 'bytes=1000-', expected: 'unsatisfiable', why: 'begins at the end' },
-  { header: 'bytes=1000-1001', expected: 'unsatisfiable', why: 'begins past the end' },
-  { header: `bytes=${'9'.repeat(400)}-`, expected: 'unsatisfiable', why: 'a huge start' },
   { header: 'bytes=-0', expected: 'unsatisfiable', why: 'a suffix of no bytes' },
   { header: 'bytes=0-', size: 0, expected: 'unsatisfiable', why: 'an empty object has no first byte' },
   { header: 'bytes=-5', size: 0, expected: 'whole', why: 'an empty object is returned whole' },
 
   { header: 'bytes=0-1,5-6', expected: 'whole', why: 'more than one range' },
-  { header: 'bytes=0-1, -5', expected: 'whole', why: 'more than one range, one a suffix' },
   { header: 'seconds=0-1', expected: 'whole', why: 'another unit' },
   { header: 'bytes=5-4', expected: 'whole', why: 'an end before the start is ignored' },
-  { header: 'bytes=2000-1500', expected: 'whole', why: 'invalid, wherever it begins' },
   { header: 'bytes=', expected: 'whole', why: 'no range at all' },
-  { header: 'bytes=-', expected: 'whole', why: 'a range without a number' },
   { header: 'bytes=a-b', expected: 'whole', why: 'no numbers' },
-  { header: 'bytes=1-2-3', expected: 'whole', why: 'too many numbers' },
-  { header: 'bytes=1.5-3', expected: 'whole', why: 'not a whole number' },
   { header: 'bytes=+1-3', expected: 'whole', why: 'a sign' },
-  { header: 'bytes=1 - 3', expected: 'whole', why: 'white space inside' },
-  { header: 'bytes 1-3', expected: 'whole', why: 'no equals sign' },
-  { header: 'bytes =1-3', expected: 'whole', why: 'white space before the equals sign' },
-  { header: '', expected: 'whole', why: 'an empty header' },
 ];
 
-for (const { header, size = 1000, expected, why } of cases) {
-  const shown = header !== undefined && header.length > 60 ? `${header.slice(0, 20)}…` : header;
-  test(`RFC 9110 section 14: ${shown} of ${size} bytes: ${why}`, async (t) => {
-    t.strictSame(parseRange(header, size), expected);
-  });
-}
+test('RFC 9110 section 14: the range of a request', async (t) => {
+  for (const { header, size = 1000, expected, why } of cases) t.strictSame(parseRange(header, size), expected, why);
+});
 
 const settingCases: { setting: string; expected: ReturnType<typeof parseAudioStoreSetting> }[] = [
   { setting: 'file:/var/lib/audio', expected: { kind: 'file', path: '/var/lib/audio' } },
   { setting: 'file:///var/lib/audio/', expected: { kind: 'file', path: '/var/lib/audio' } },
   { setting: 'file:some/audio', expected: { kind: 'file', path: join(process.cwd(), 'some/audio') } },
-  { setting: 'file:./a b', expected: { kind: 'file', path: join(process.cwd(), 'a b') } },
-  { setting: 's3://voices', expected: { kind: 's3', bucket: 'voices', prefix: '' } },
   { setting: 's3://voices/', expected: { kind: 's3', bucket: 'voices', prefix: '' } },
   { setting: 's3://my.voices-1/a/b_c.d/', expected: { kind: 's3', bucket: 'my.voices-1', prefix: 'a/b_c.d' } },
-  { setting: 's3://voices//a//b', expected: { kind: 's3', bucket: 'voices', prefix: 'a/b' } },
-  { setting: '', expected: undefined },
-  { setting: 'file:', expected: undefined },
   { setting: '/var/lib/audio', expected: undefined },
-  { setting: 's3:voices', expected: undefined },
   { setting: 's3://', expected: undefined },
-  { setting: 's3://ab', expected: undefined },
   { setting: 's3://Voices', expected: undefined },
   { setting: 's3://voices-/a', expected: undefined },
   { setting: 's3://voices/a/../b', expected: undefined },
-  { setting: 's3://voices/a?versioning', expected: undefined },
   { setting: 's3://key:secret@voices/a', expected: undefined },
-  { setting: 'https://voices.example/a', expected: undefined },
 ];
 
-for (const { setting, expected } of settingCases) {
-  test(`AUDIO_STORE=${setting} is ${expected ? 'accepted' : 'refused'}`, async (t) => {
-    t.strictSame(parseAudioStoreSetting(setting), expected);
+test('AUDIO_STORE is a folder or a bucket, and nothing else', async (t) => {
+  for (const { setting, expected } of settingCases) {
+    t.strictSame(parseAudioStoreSetting(setting), expected, setting);
     if (!expected) t.throws(() => openAudioStore(setting), TypeError);
-  });
-}
+  }
+});

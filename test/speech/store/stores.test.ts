@@ -88,15 +88,6 @@ for (const [name, backend] of Object.entries(backends)) {
       await store.delete('jobs/never');
     });
 
-    t.test('another handle sees a stored object', async (t) => {
-      const key = newKey();
-      await store.put(key, Buffer.from('shared'), MIME_TYPE);
-      const other = backend.open();
-      const stored = await other.open(key);
-      t.equal((await buffer((stored ?? assert.fail()).stream)).toString(), 'shared');
-      await other.close();
-    });
-
     t.test('a repeated put replaces the object, even with a shorter one', async (t) => {
       const key = newKey();
       await store.put(key, randomBytes(5000), MIME_TYPE);
@@ -104,46 +95,31 @@ for (const [name, backend] of Object.entries(backends)) {
       t.equal((await read(key)).toString(), 'short');
     });
 
-    t.test('an empty object can be stored', async (t) => {
+    t.test('a range of bytes comes with the whole size, and an impossible one is refused', async (t) => {
       const key = newKey();
+      await store.put(key, Buffer.from('0123456789'), MIME_TYPE);
+      for (const [start, end, expected] of [
+        [0, 0, '0'],
+        [2, 4, '234'],
+        [0, 9, '0123456789'],
+        [7, 1_000_000, '789'],
+      ] as const) {
+        const stored = (await store.open(key, { start, end })) ?? assert.fail();
+        t.strictSame([stored.size, (await buffer(stored.stream)).toString()], [10, expected]);
+      }
+      for (const [start, end] of [
+        [10, 10],
+        [4, 3],
+        [-1, 3],
+        [0.5, 3],
+        [0, Number.POSITIVE_INFINITY],
+      ] as const) {
+        await t.rejects(store.open(key, { start, end }), RangeError, `${start} to ${end}`);
+      }
       await store.put(key, Buffer.alloc(0), MIME_TYPE);
-      const stored = await store.open(key);
-      assert.equal(stored?.size, 0);
-      assert.equal((await buffer(stored.stream)).length, 0);
+      t.equal((await store.open(key))?.size, 0);
       await t.rejects(store.open(key, { start: 0, end: 0 }), RangeError);
     });
-
-    const ranges: { range: ByteRange; expected: string }[] = [
-      { range: { start: 0, end: 0 }, expected: '0' },
-      { range: { start: 2, end: 4 }, expected: '234' },
-      { range: { start: 9, end: 9 }, expected: '9' },
-      { range: { start: 0, end: 9 }, expected: '0123456789' },
-      { range: { start: 7, end: 1_000_000 }, expected: '789' },
-    ];
-    for (const { range, expected } of ranges) {
-      t.test(`bytes ${range.start} to ${range.end} of ten are ${expected}, with the whole size`, async () => {
-        const key = newKey();
-        await store.put(key, Buffer.from('0123456789'), MIME_TYPE);
-        const stored = await store.open(key, range);
-        assert.equal(stored?.size, 10);
-        assert.equal((await buffer(stored.stream)).toString(), expected);
-      });
-    }
-
-    for (const range of [
-      { start: 10, end: 10 },
-      { start: 4, end: 3 },
-      { start: -1, end: 3 },
-      { start: 0.5, end: 3 },
-      { start: 0, end: Number.POSITIVE_INFINITY },
-      { start: Number.NaN, end: 3 },
-    ]) {
-      t.test(`bytes ${range.start} to ${range.end} of ten are refused`, async (t) => {
-        const key = newKey();
-        await store.put(key, Buffer.from('0123456789'), MIME_TYPE);
-        await t.rejects(store.open(key, range), RangeError);
-      });
-    }
 
     t.test('a deleted object is absent, and deleting it again is not an error', async (t) => {
       const key = newKey();
@@ -217,28 +193,32 @@ for (const [name, backend] of Object.entries(backends)) {
       await t.rejects(store.put('k'.repeat(201), Buffer.from('long'), MIME_TYPE), TypeError);
     });
 
-    for (const key of [
-      '',
-      '..',
-      '../a',
-      'a/../b',
-      '/a',
-      'a/',
-      'a//b',
-      'a.b',
-      'a\\b',
-      'a\0',
-      'a\n',
-      'ä',
-      'a b',
-      '%2e',
-    ]) {
-      t.test(`the key ${JSON.stringify(key)} is refused`, async (t) => {
+    t.test('a key that may lead elsewhere is refused', async (t) => {
+      for (const key of [
+        '',
+        '..',
+        '../a',
+        'a/../b',
+        '/a',
+        'a/',
+        'a//b',
+        'a.b',
+        'a\\b',
+        'a\0',
+        'a\n',
+        'ä',
+        'a b',
+        '%2e',
+      ]) {
         await t.rejects(store.put(key, Buffer.from('x'), MIME_TYPE), TypeError);
         await t.rejects(store.open(key), TypeError);
         await t.rejects(store.delete(key), TypeError);
-      });
-    }
+      }
+      for (const key of ['', '..', 'key', `${uuidv7()}/x`, `${uuidv7()}-`, `${uuidv7()}-x`, uuidv7().toUpperCase()]) {
+        await t.rejects(store.dated.x402.put(key, Buffer.from('x'), MIME_TYPE), TypeError);
+        await t.rejects(store.dated.x402.open(key), TypeError);
+      }
+    });
 
     for (const kind of ['x402', 'prepaid'] as const) {
       t.test(`a ${kind} object is readable, also in parts, until its minute is deleted`, async (t) => {
@@ -292,13 +272,6 @@ for (const [name, backend] of Object.entries(backends)) {
         t.equal(await dated.deleteMinute(minute + 1), 1);
         t.strictSame(await dated.minutes(new Date()), []);
         t.equal((await read('jobs/beside')).toString(), 'kept');
-      });
-    }
-
-    for (const key of ['', '..', 'key', `${uuidv7()}/x`, `${uuidv7()}-`, `${uuidv7()}-x`, uuidv7().toUpperCase()]) {
-      t.test(`the key ${JSON.stringify(key)} of a dated object is refused`, async (t) => {
-        await t.rejects(store.dated.x402.put(key, Buffer.from('x'), MIME_TYPE), TypeError);
-        await t.rejects(store.dated.x402.open(key), TypeError);
       });
     }
 
