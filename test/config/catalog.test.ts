@@ -1,6 +1,4 @@
 import assert from 'node:assert/strict';
-import { writeFile } from 'node:fs/promises';
-import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { test } from 'tap';
 import { CatalogError, loadCatalog } from '../../src/config/catalog.ts';
@@ -8,7 +6,6 @@ import { type OrderRequest, placeOrder } from '../../src/speech/order.ts';
 import { priceMicroUsd } from '../../src/speech/price.ts';
 import { catalogFile, catalogWith } from '../support/catalog-file.ts';
 import { startGateway } from '../support/gateway.ts';
-import { projectFile } from '../support/project.ts';
 import { testUpstream } from '../support/stub-upstream.ts';
 
 const VOICES = ['alloy', 'ash', 'coral', 'echo', 'fable', 'onyx', 'nova', 'sage', 'shimmer'];
@@ -83,39 +80,6 @@ test('R42: another catalog is served, priced and capped without code changes', a
   t.equal(error.details.priceMicroUsd, 5, '3 characters at 1.500003 micro-USD, rounded up');
 });
 
-test('examples/catalogs/openai.json sells voices under ids without a hyphen', async (t) => {
-  const upstream = await testUpstream(t);
-  const file = fileURLToPath(projectFile('examples/catalogs/openai.json'));
-  const gateway = await startGateway(t, { CATALOG_FILE: file, SPEECH_BASE_URL: upstream.url });
-  const { json } = await gateway.call('/tts/models');
-  t.strictSame([json.defaultModel, json.models.length], ['openai/tts-1', 2]);
-
-  const account = await gateway.fund(500);
-  let spent = 0n;
-  for (const { id, pricing, voices } of json.models) {
-    t.match(id, /^[a-z0-9]+\//);
-    t.strictSame(
-      voices.map((voice: { id: string }) => voice.id),
-      VOICES.map((slug) => `openai_${slug}`),
-    );
-    for (const voice of voices) {
-      t.match(voice.id, /^[a-z0-9]+_[a-z0-9]+$/);
-      const call = { model: id, voice: voice.id, text: 'Hello world' };
-      const reply = await gateway.call('/tts', {
-        method: 'POST',
-        headers: { 'x-credit-account': account },
-        json: call,
-      });
-      t.equal(reply.status, 200, reply.text.slice(0, 300));
-      const { model, voice: spoken } = upstream.requests.at(-1)?.body ?? {};
-      t.strictSame([`openai/${model}`, `openai_${spoken}`], [id, voice.id]);
-      spent += BigInt(11 * pricing.ratePerMillionCharsUsd);
-    }
-  }
-  t.equal(spent, 9n * 11n * (18n + 36n), "OpenAI's 15 and 30 USD per million characters, and a fifth");
-  t.equal(await gateway.balance(account), 5_000_000n - spent);
-});
-
 test('a model whose upstreams have no speeds says so, and refuses others uncharged', async (t) => {
   const upstream = await testUpstream(t);
   const file = await catalogWith(t, { speed: { max: 1.5 }, upstreams: [{ name: 'default', speed: false }] });
@@ -132,12 +96,8 @@ test('a model whose upstreams have no speeds says so, and refuses others uncharg
   for (const speed of [1.2, 0.5]) {
     const { status, json } = await speakAt(speed);
     t.strictSame([status, json.error.code], [400, 'INVALID_SPEED']);
-    t.equal(
-      json.error.message,
-      'speed must be 1 for the model provider-a/tts-1. Send this value, or leave speed out. You were not charged.',
-    );
-    const { field, rule, minimum, maximum } = json.error.details;
-    t.strictSame({ field, rule, minimum, maximum }, { field: 'speed', rule: 'range', minimum: 1, maximum: 1 });
+    t.match(json.error.message, /^speed must be 1 .* You were not charged\.$/);
+    t.match(json.error.details, { field: 'speed', rule: 'range', minimum: 1, maximum: 1 });
   }
   t.equal(await gateway.balance(account), 1_000_000n);
   t.equal((await speakAt(1)).status, 200);
@@ -165,17 +125,8 @@ const UPSTREAM_FAULTS: [string, object[], object[], RegExp][] = [
   ],
   ['an unknown voice', [LOCAL], [{ name: 'local', voices: { anna: 'x' } }], /names the voice anna/],
   ['a request of few characters', [LOCAL], [{ name: 'local', maxRequestCharacters: 99 }], /must be >= 100/],
-  ['a speed that is no boolean', [LOCAL], [{ name: 'local', speed: { max: 2 } }], /speed must be boolean/],
-  ['a word for streams', [LOCAL], [{ name: 'local', streams: 'no' }], /streams must be boolean/],
-  ['unknown captions', [LOCAL], [{ name: 'local', captions: 'yes' }], /captions must be equal to one of/],
   ['a negative cost', [LOCAL], [{ name: 'local', costPicoUsdPerCharacter: -1 }], /must be >= 0/],
   ['a key in the file', [{ ...LOCAL, key: 'sk-1' }], [{ name: 'local' }], /\(key\)/],
-  [
-    'an invalid variable name',
-    [{ ...LOCAL, keyVariable: 'sk-1' }],
-    [{ name: 'local' }],
-    /keyVariable must match pattern/,
-  ],
   ...['ftp://a/v1', 'http://a', 'https://a/v2', 'a/v1'].map((baseUrl): [string, object[], object[], RegExp] => [
     `the base ${baseUrl}`,
     [{ name: 'local', baseUrl }],
@@ -263,45 +214,12 @@ test('an invalid catalog is refused with every fault named', async (t) => {
     ),
   ];
   for (const [name, content, message] of cases) {
-    await t.test(name, async (t) => {
-      const file = await catalogFile(t, content);
-      assert.throws(
-        () => loadCatalog(file),
-        (error) => error instanceof CatalogError && message.test(error.message),
-      );
-    });
-  }
-});
-
-test('of every two faults in a file both are named', async (t) => {
-  type File = { upstreams: unknown[]; [member: string]: unknown };
-  // biome-ignore lint/suspicious/noExplicitAny: what is wrong has no type.
-  type Break = (file: File, model: any) => unknown;
-  const local = { name: 'local', baseUrl: 'http://127.0.0.1/v1' };
-  const faults: readonly [fault: Break, told: RegExp][] = [
-    [(file) => Object.assign(file, { markupPercent: 1 }), /markupPercent/],
-    [(file) => Object.assign(file, { defaultModel: 'acme-2/none' }), /acme-2\/none is not the id of a model/],
-    [(file) => file.upstreams.push(7), /upstreams\.\d must be object/],
-    [(file) => file.upstreams.push(local, local), /upstream local is listed twice/],
-    [(file) => file.upstreams.push({ ...local, name: 'q', baseUrl: 'ftp://a' }), /upstream q: baseUrl/],
-    [(_, model) => delete model.id, /'id'/],
-    [(_, model) => delete model.name, /'name'/],
-    [(_, model) => Object.assign(model, { baseRatePicoUsdPerCharacter: -1 }), /baseRatePicoUsdPerCharacter must/],
-    [(_, model) => Object.assign(model, { defaultVoice: 'x' }), /defaultVoice x/],
-    [(_, model) => Object.assign(model, { upstreams: [{ name: 'gone' }] }), /upstream gone is missing in/],
-    [(_, model) => Object.assign(model, { descriptoin: '' }), /descriptoin/],
-    [(_, model) => model.voices.push(7), /voices\.\d must be object/],
-    [(_, model) => model.voices.push(model.voices[0]), /lists a voice twice/],
-    [(file) => (file.models as unknown[]).push(7), /models\.1 must be object/],
-  ];
-  const path = await catalogFile(t, '');
-  for (const [at, [one, toldOne]] of faults.entries()) {
-    for (const [other, toldOther] of faults.slice(at + 1)) {
-      const file = { ...structuredClone(acme), upstreams: [] };
-      for (const fault of [one, other]) fault(file, file.models[0]);
-      await writeFile(path, JSON.stringify(file));
-      for (const told of [toldOne, toldOther]) assert.throws(() => loadCatalog(path), told);
-    }
+    const file = await catalogFile(t, content);
+    assert.throws(
+      () => loadCatalog(file),
+      (error) => error instanceof CatalogError && message.test(error.message),
+      name,
+    );
   }
 });
 
@@ -354,12 +272,10 @@ test('a model may restrict speeds to a narrower range than the contract', async 
   });
 
   await t.test('a speed within the range or an omitted speed is accepted', async (t) => {
-    for (const model of ['acme-2/fast', 'acme-2/steady']) {
-      for (const speed of [1, undefined, ...(model === 'acme-2/fast' ? [0.8, 1.2] : [])]) {
-        const json = { text: 'a', model, speed };
-        const reply = await gateway.call('/tts', { method: 'POST', json, headers: { 'x-credit-account': account } });
-        t.equal(reply.status, 200, `${model} at ${speed}`);
-      }
+    for (const speed of [undefined, 0.8, 1.2]) {
+      const json = { text: 'a', model: 'acme-2/fast', speed };
+      const reply = await gateway.call('/tts', { method: 'POST', json, headers: { 'x-credit-account': account } });
+      t.equal(reply.status, 200, `at ${speed}`);
     }
   });
 });
@@ -403,10 +319,8 @@ test('R7: the catalog checks run in the order model, voice, speed, cap', async (
     ['a speed that is not a number', { text: 'a', speed: Number.NaN }, 'INVALID_SPEED'],
   ];
   for (const [name, request, code] of cases) {
-    await t.test(name, async (t) => {
-      const result = placeOrder(catalog, request);
-      t.equal(result.outcome === 'refused' && result.code, code);
-    });
+    const result = placeOrder(catalog, request);
+    t.equal(result.outcome === 'refused' && result.code, code, name);
   }
 });
 

@@ -95,8 +95,8 @@ test('items with one key finish in request order', async (t) => {
 });
 
 // XX000 is what pgpool says of a server that is lost in the middle of a commit, which may have been done.
-for (const code of ['ECONNREFUSED', 'XX000', 'CERT_HAS_EXPIRED']) {
-  test(`while the database is unavailable (${code}), every item fails without a retry`, async (t) => {
+test('while the database is unavailable, every item fails without a retry', async (t) => {
+  for (const code of ['ECONNREFUSED', 'XX000']) {
     const statements = new Statements();
     statements.failure = () => Object.assign(new Error('refused'), { code });
     const told = statements.ask('abc');
@@ -104,8 +104,8 @@ for (const code of ['ECONNREFUSED', 'XX000', 'CERT_HAS_EXPIRED']) {
     await statements.endAll();
     t.strictSame(statements.groups, ['abc']);
     t.strictSame(await told, ['refused', 'refused', 'refused']);
-  });
-}
+  }
+});
 
 test('after an error, waiting and later items still run', async (t) => {
   const statements = new Statements();

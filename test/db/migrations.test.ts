@@ -183,19 +183,10 @@ const REFUSED: Readonly<Record<string, [migration: string, fault: RegExp]>> = {
     'alter table account add column cents bigint generated always as (balance_micro_usd / 10000) stored',
     /^rewrites account$/,
   ],
-  'a default of each row': [
-    'alter table transfer add column mark uuid default gen_random_uuid()',
-    /^rewrites transfer$/,
-  ],
-  'another type': ['alter table transfer alter column fence type bigint', /^rewrites transfer$/],
   'an index': ['create index on transfer (created_at)', /^reads transfer while it locks transfer$/],
   'a constraint that is checked at once': [
     "alter table account add constraint young check (created_at > now()  - interval '1 day')",
     /^reads account while it locks account$/,
-  ],
-  'a column that is never null': [
-    'alter table top_up alter column challenge_id set not null',
-    /^reads top_up while it locks top_up$/,
   ],
   'a reference that is checked at once': [
     'alter table prepaid_nonce add constraint of_hold foreign key (hold_id) references transfer (id)',

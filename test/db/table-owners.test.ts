@@ -138,43 +138,6 @@ test('only src/ledger/ inserts transfers: entries in one file, holds in two', as
   );
 });
 
-const NAMINGS = [
-  ['in the text of a statement', 'sql`select 1 from account, x`'],
-  ['quoted', 'sql<Row>`select x from y join "account" a on true`'],
-  ['in a fragment between others', ['sql`', '{a} ', '{b} from account`'].join('$')],
-  ['in a raw text with a value', ['sql.raw(`from account where ', '{x}`)'].join('$')],
-  ['in a list of tables', "db.selectFrom(['x', 'account'])"],
-  ['as a regclass', "sql`select 'account'::regclass`"],
-  ['in a call of the query builder', "db.selectFrom('account as payer').select('id')"],
-  ['in a join of the query builder', "query.innerJoin('account', 'account.id', 'x.id')"],
-  ['in a lateral join of the query builder', "query.crossJoinLateral('account')"],
-  ['beside an update of the query builder', "db.updateTable('x').from('account')"],
-  ['beside a delete of the query builder', "db.deleteFrom('x').using(['account'])"],
-  ['in a conditional expression', "db.selectFrom((isX ? 'x' : 'account') as 'x')"],
-  ['as a raw name', "sql.table('account')"],
-] as const;
-
-for (const [how, source] of NAMINGS) {
-  test(`a table name is detected ${how}`, async (t) => {
-    t.ok(usesIn('src/x.ts', source).some(({ table }) => table === 'account'));
-  });
-}
-
-test('the scan distinguishes writes from reads and kinds from tables', async (t) => {
-  t.strictSame(usesIn('src/x.ts', "sql`update account set kind = 'job' from top_up`"), [
-    { table: 'account', file: 'src/x.ts', isWrite: true },
-    { table: 'top_up', file: 'src/x.ts', isWrite: false },
-  ]);
-  t.ok(usesIn('src/x.ts', "db.deleteFrom('job')").every(({ isWrite }) => isWrite));
-  for (const text of ['update only job set x = 1', 'INSERT INTO public.job values (1)', 'truncate table "job"']) {
-    t.strictSame(
-      usesIn('src/x.ts', `sql\`${text}\``).map(({ isWrite }) => isWrite),
-      [true],
-      text,
-    );
-  }
-});
-
 /** A role that only this test has, and a database that was migrated for it. */
 async function withRole(t: Test): Promise<{ owner: Database; role: string; ownerUrl: string; url: string }> {
   const { url: ownerUrl } = await testDatabase(t);
