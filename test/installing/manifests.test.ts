@@ -237,15 +237,6 @@ test('docs/operate.md: its proxy table quotes ops/haproxy.cfg', async (t) => {
   for (const part of lines.flatMap((line) => line.split(' … '))) t.ok(configuration.includes(part), part);
 });
 
-test('the image has the folders of db/ that the package has', async (t) => {
-  const { files } = JSON.parse(await read('package.json'));
-  const copied = image.get('COPY')?.flatMap((copy) => / (db\/\S+)$/.exec(copy)?.[1] ?? []);
-  t.strictSame(
-    copied,
-    files.filter((path: string) => path.startsWith('db/')),
-  );
-});
-
 test('ops/helm: references exist, and pods match the image and stop timeout', async (t) => {
   const { version } = JSON.parse(await read('package.json'));
   const chart = await readYaml('ops/helm/Chart.yaml');
