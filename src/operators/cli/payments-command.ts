@@ -158,7 +158,7 @@ function timeOf(seconds: bigint): string {
 
 const UNITS = { s: 1, min: 60, h: 3_600, d: 86_400 } as const;
 
-export function formatAge(seconds: number): string {
+function formatAge(seconds: number): string {
   const [unit, size] = Object.entries(UNITS).findLast(([, size]) => seconds >= size) ?? ['s', 1];
   return `${Math.floor(seconds / size)} ${unit}`;
 }

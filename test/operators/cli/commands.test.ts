@@ -12,46 +12,36 @@ import { EXPIRED, startTlsServer } from '../../support/tls-server.ts';
 const NOWHERE = { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none' };
 const REFUSED = /^Unknown option '--bogus'\. --help lists the options\.\nUsage: speechgate .+\n$/;
 
-for (const command of [
-  ...['audit', 'doctor', 'feedback', 'keys', 'migrate', 'paused', 'payments', 'reconcile', 'report', 'trace', 'pause'],
-  ...['resume all', 'accounts show', 'accounts find', 'accounts freeze', 'accounts unfreeze', 'accounts adjust'],
-  'accounts refund',
-]) {
-  test(`speechgate ${command} names an unknown option, then its usage, and exits 2`, async (t) => {
+test('a command names an unknown option, then its usage, and exits 2', async (t) => {
+  for (const command of [
+    ...['audit', 'doctor', 'feedback', 'keys', 'migrate', 'paused', 'payments', 'reconcile', 'report', 'trace'],
+    ...['pause', 'resume all', 'accounts show', 'accounts find', 'accounts freeze', 'accounts adjust'],
+    'accounts refund',
+  ]) {
     const [name = '', ...words] = command.split(' ');
     const { code, out, err } = await operatorCommand(NOWHERE, name, ...words, '--bogus');
-    t.strictSame([code, out], [2, '']);
+    t.strictSame([code, out], [2, ''], command);
     t.match(err, REFUSED);
     t.ok(err.includes(`\nUsage: speechgate admin ${command.replace(' all', '')}`), err);
-  });
-}
+  }
+});
 
-for (const [args, code, err] of [
-  [['admin', 'resume', 'all', '--bogus'], 2, REFUSED],
-  [['resume', '--bogus'], 2, REFUSED],
-  [['admin', 'feedback', '--bogus'], 2, REFUSED],
-  [['audit', '--bogus'], 2, REFUSED],
+for (const [args, err] of [
+  [['admin', 'resume', 'all', '--bogus'], REFUSED],
   [
     ['resume', 'all', '--reason', 'x'],
-    2,
     /takes the ID of a purchase\. Run speechgate admin resume to resume a paused flow/,
   ],
-  [['feedback'], 2, /Did you mean speechgate feedback send, or speechgate admin feedback for operators\?$/m],
-  [['sya'], 2, 'speechgate has no command sya. Did you mean speechgate say?\n'],
-  [['admin', 'adit'], 2, 'speechgate has no command admin adit. Did you mean speechgate admin audit?\n'],
-  [['admin', 'say'], 2, 'speechgate has no command admin say. speechgate admin --help lists the commands.\n'],
-  [['play'], 2, 'speechgate has no command play. speechgate --help lists the commands.\n'],
-  [['accounts', 'freze'], 2, /^Did you mean speechgate admin accounts freeze\?$/m],
-  [['say', '--ply'], 2, "Unknown option '--ply'. Did you mean --play?\nUsage: speechgate say TEXT|- --out FILE\n"],
-  [
-    ['admin', 'audit', '--externl'],
-    2,
-    "Unknown option '--externl'. Did you mean --external?\nUsage: speechgate admin audit\n",
-  ],
+  [['feedback'], /Did you mean speechgate feedback send, or speechgate admin feedback for operators\?$/m],
+  [['sya'], 'speechgate has no command sya. Did you mean speechgate say?\n'],
+  [['admin', 'adit'], 'speechgate has no command admin adit. Did you mean speechgate admin audit?\n'],
+  [['admin', 'say'], 'speechgate has no command admin say. speechgate admin --help lists the commands.\n'],
+  [['accounts', 'freze'], /^Did you mean speechgate admin accounts freeze\?$/m],
+  [['say', '--ply'], "Unknown option '--ply'. Did you mean --play?\nUsage: speechgate say TEXT|- --out FILE\n"],
 ] as const) {
-  test(`speechgate ${args.join(' ')} exits ${code} and leads on`, async (t) => {
+  test(`speechgate ${args.join(' ')} exits 2 and leads on`, async (t) => {
     const run = await speechgate(NOWHERE, ...args);
-    t.strictSame([run.code, run.out], [code, '']);
+    t.strictSame([run.code, run.out], [2, '']);
     if (typeof err === 'string') t.equal(run.err, err);
     else t.match(run.err, err);
   });
@@ -60,9 +50,7 @@ for (const [args, code, err] of [
 for (const [args, out] of [
   [['--version'], /^\d+\.\d+\.\d+\n$/],
   [['help', 'say'], /^speechgate say TEXT/],
-  [['help', 'feedback', 'send'], /^speechgate feedback send/],
   [['help', 'admin', 'feedback'], /^speechgate admin feedback\n/],
-  [['help', 'accounts'], /^speechgate admin accounts ACTION/],
   [['help', 'admin'], /^For operators.*:\n(?: {2}.+\n)+$/m],
   [
     [],
@@ -76,39 +64,25 @@ for (const [args, out] of [
   });
 }
 
-for (const args of [['--help'], ['admin', 'feedback', '--help']]) {
-  test(`speechgate ${args.join(' ')} exits quietly when its output is not read`, async (t) => {
-    const child = spawn(process.execPath, ['dist/speechgate.js', ...args], {
-      cwd: PROJECT,
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
-    child.stdout.destroy();
-    const [err, [code]] = await Promise.all([text(child.stderr), once(child, 'exit')]);
-    t.strictSame([code, err], [0, '']);
+test('a command exits quietly when its output is not read', async (t) => {
+  const child = spawn(process.execPath, ['dist/speechgate.js', 'admin', 'feedback', '--help'], {
+    cwd: PROJECT,
+    stdio: ['ignore', 'pipe', 'pipe'],
   });
-}
-
-test('migrate with a wrong database prints the fault and the fix without a stack', async (t) => {
-  const { url } = await testDatabase(t);
-  const without = (part: Partial<Pick<URL, 'pathname' | 'username' | 'port'>>) =>
-    Object.assign(new URL(url), part).href;
-  for (const [run, wrong, fault] of [
-    [operatorCommand, without({ pathname: '/nowhere' }), /nowhere/],
-    // A process of its own, whose exit code a deployment waits for.
-    [speechgate, without({ port: '1' }), /ECONNREFUSED/],
-  ] as const) {
-    const { code, output } = await run({ DATABASE_URL: wrong }, 'migrate');
-    t.equal(code, 69);
-    t.match(output, fault);
-    t.match(output, /in DATABASE_URL\./);
-    t.notMatch(output, /^\s+at /m);
-  }
+  child.stdout.destroy();
+  const [err, [code]] = await Promise.all([text(child.stderr), once(child, 'exit')]);
+  t.strictSame([code, err], [0, '']);
 });
 
-test('migrate names an unset DATABASE_URL with its fix', async (t) => {
-  const { code, output } = await operatorCommand({}, 'migrate');
-  t.equal(code, 78);
-  t.match(output, /DATABASE_URL is not set\. Set it to /);
+// Of a process of its own, for whose exit code a deployment waits.
+test('migrate without its database exits with the fault and the fix, without a stack', async (t) => {
+  const { code, output } = await speechgate(NOWHERE, 'migrate');
+  t.equal(code, 69);
+  t.match(output, /ECONNREFUSED.* in DATABASE_URL\./);
+  t.notMatch(output, /^\s+at /m);
+  const unset = await operatorCommand({}, 'migrate');
+  t.equal(unset.code, 78);
+  t.match(unset.output, /DATABASE_URL is not set\. Set it to /);
 });
 
 test('migrate names a DATABASE_APP_ROLE that gets no rights', async (t) => {
@@ -118,20 +92,22 @@ test('migrate names a DATABASE_APP_ROLE that gets no rights', async (t) => {
   t.match(output, /^no_such_role of DATABASE_APP_ROLE got no rights: it does not exist/m);
 });
 
+const ID = '4a0cbd9e-7f0f-4a52-9d5e-1c7a2f6b8e30';
+
 /** Every command that needs the database, with what else it needs. */
 const COMMANDS: readonly (readonly [string, ...string[]])[] = [
   ['audit'],
   ['audit', '--external'],
   ['feedback'],
-  ['trace', '4a0cbd9e-7f0f-4a52-9d5e-1c7a2f6b8e30'],
+  ['trace', ID],
   ['payments'],
   ['report', '--from', '2026-11-01', '--no-outside'],
   ['paused'],
   ['pause', 'card', '--reason', 'a test', '--yes'],
   ['resume', 'all', '--reason', 'a test', '--yes'],
-  ['accounts', 'find', '--trace', '4a0cbd9e-7f0f-4a52-9d5e-1c7a2f6b8e30'],
-  ['accounts', 'show', '4a0cbd9e-7f0f-4a52-9d5e-1c7a2f6b8e30'],
-  ['accounts', 'freeze', '4a0cbd9e-7f0f-4a52-9d5e-1c7a2f6b8e30', '--reason', 'a test', '--yes'],
+  ['accounts', 'find', '--trace', ID],
+  ['accounts', 'show', ID],
+  ['accounts', 'freeze', ID, '--reason', 'a test', '--yes'],
   ['reconcile'],
   ['reconcile', '--since', '2026-11-23'],
   ['migrate'],
@@ -139,14 +115,14 @@ const COMMANDS: readonly (readonly [string, ...string[]])[] = [
 
 test('every command whose database can not be reached exits 69 with one line', async (t) => {
   const expired = await startTlsServer(t, EXPIRED);
-  for (const [url, fault] of [
-    ['postgres://nobody:hidden@127.0.0.1:1/none', /connect ECONNREFUSED/],
-    [`${expired.url}?sslmode=verify-full&sslrootcert=${expired.ca}`, /certificate has expired/],
-    ['postgres://user:hidden@one.example:5432,two.example:5432/speech', /Invalid URL/],
+  const expiredUrl = `${expired.url}?sslmode=verify-full&sslrootcert=${expired.ca}`;
+  const severalHosts = 'postgres://user:hidden@one.example:5432,two.example:5432/speech';
+  for (const [url, fault, commands] of [
+    ['postgres://nobody:hidden@127.0.0.1:1/none', /connect ECONNREFUSED/, COMMANDS],
+    [expiredUrl, /certificate has expired/, [['audit'], ['migrate']]],
+    [severalHosts, /Invalid URL/, [['audit'], ['migrate']]],
   ] as const) {
-    for (const [name, ...args] of COMMANDS) {
-      // These read all settings first, and refuse the URL with them.
-      if (!URL.canParse(url) && (['payments', 'reconcile'].includes(name) || args.includes('--external'))) continue;
+    for (const [name, ...args] of commands) {
       const env = { DATABASE_URL: url, SPEECHGATE_OPERATOR: 'alice' };
       const { code, out, err } = await operatorCommand(env, name, ...args);
       const what = `${name} ${args.join(' ')}: ${err}`;

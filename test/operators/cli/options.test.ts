@@ -3,7 +3,6 @@ import { test } from 'tap';
 import { EXIT_USAGE, parseCommandLine } from '../../../src/lib/arguments.ts';
 import { ExitError } from '../../../src/operators/cli/command.ts';
 import { confirm } from '../../../src/operators/cli/operator-options.ts';
-import { formatAge } from '../../../src/operators/cli/payments-command.ts';
 import { RECONCILE_SYNTAX, readSinceOptions } from '../../../src/operators/cli/reconcile-command.ts';
 
 const read = (args: readonly string[]) => readSinceOptions(parseCommandLine(RECONCILE_SYNTAX, args).values);
@@ -37,10 +36,6 @@ for (const [args, fault] of [
     t.throws(() => read(args), { message: fault });
   });
 }
-
-test('an age is shown in its largest unit', async (t) => {
-  t.strictSame([0, 59, 60, 7_199, 3 * 86_400].map(formatAge), ['0 s', '59 s', '1 min', '1 h', '3 d']);
-});
 
 for (const [answer, isConfirmed] of Object.entries({ 'y\n': true, 'YES \n': true, '\n': false, 'no\n': false })) {
   test(`the answer ${JSON.stringify(answer)} at the terminal ${isConfirmed ? 'confirms' : 'refuses'} a change`, async (t) => {

@@ -65,10 +65,8 @@ test('a pause without confirmation, reason, operator or known flow changes nothi
     [['paused', 'card'], 2, /^Unexpected argument card\./],
   ]);
   t.strictSame(await gateway.db.selectFrom('paused_flow').selectAll().execute(), []);
-});
 
-test('without another name, the operator is the login', async (t) => {
-  const gateway = await startGateway(t);
+  // Without another name, the operator is the login.
   const pause = ['pause', 'card', ...WHY, '--yes'] as const;
   const { code, output } = await operatorCommand({ DATABASE_URL: gateway.databaseUrl }, ...pause);
   t.equal(code, 0, output);

@@ -58,9 +58,6 @@ test('speechgate reconcile runs every reconciler once and prints each result', a
   const off = await reconcile({ DATABASE_URL: gateway.databaseUrl });
   t.equal(off.code, 0);
   t.match(off.output, /Card payments were not reconciled/);
-});
-
-test('speechgate reconcile exits 78 without its settings', async (t) => {
   const unset = await reconcile({});
   t.equal(unset.code, 78);
   t.match(unset.output, /DATABASE_URL is not set/);

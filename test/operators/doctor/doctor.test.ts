@@ -35,25 +35,23 @@ const cases: Cases = {
 
 /** Configurations that differ from the scene's, and in which nothing is wrong either. */
 const healthy: Readonly<Record<string, Case['make']>> = {
-  'a bucket for audio': () => ({ own: { AUDIO_STORE: `s3://${BUCKET}/audio` } }),
-  "a key file that the service's group can read": async ({ env, folder }) => {
+  "a bucket, a second upstream, and a key file for the service's group": async ({ env, folder, upstream }, t) => {
     const file = join(folder, 'grouped.json');
     await copyFile(env.SIGNING_KEYS_FILE as string, file);
     await chmod(file, 0o640);
-    return { own: { SIGNING_KEYS_FILE: file } };
+    const CATALOG_FILE = await catalogWithSecond(t, upstream.url);
+    return { own: { AUDIO_STORE: `s3://${BUCKET}/audio`, SIGNING_KEYS_FILE: file, CATALOG_FILE } };
   },
-  'a second upstream': async ({ upstream }, t) => ({ own: { CATALOG_FILE: await catalogWithSecond(t, upstream.url) } }),
-  'a catalog of long texts': async (_scene, t) => ({ all: { CATALOG_FILE: await longCatalog(t, 500) } }),
-  'a webhook endpoint with all events': sending(),
-  'a trusted proxy': async (_scene, t, { PORT }) => ({
-    all: { TRUST_PROXY: '127.0.0.1', BASE_URL: await proxy(t, PORT, adding) },
-  }),
-  'two nodes and a retiring payee': ({ env, chain }) => ({
-    all: {
-      X402_RPC_URL: `${env.X402_RPC_URL},${chain.rpcUrl}`,
-      X402_PAY_TO: `${env.X402_PAY_TO},0x00000000000000000000000000000000000000b2:retiring`,
-    },
-  }),
+  'long texts, webhooks, a trusted proxy, two nodes and a retiring payee': async (scene, t, places) => {
+    const { env, chain } = scene;
+    const BASE_URL = await proxy(t, places.PORT, adding);
+    const { all } = await sending({ url: `${BASE_URL}/webhooks/stripe` })(scene, t, places);
+    const payees = `${env.X402_PAY_TO},0x00000000000000000000000000000000000000b2:retiring`;
+    const address = { TRUST_PROXY: '127.0.0.1', BASE_URL };
+    const nodes = `${env.X402_RPC_URL},${chain.rpcUrl}`;
+    const CATALOG_FILE = await longCatalog(t, 500);
+    return { all: { ...all, ...address, CATALOG_FILE, X402_RPC_URL: nodes, X402_PAY_TO: payees } };
+  },
 };
 
 /** The chain mines no blocks by itself, and blocks that were mined faster than one a second are ahead of the time. */

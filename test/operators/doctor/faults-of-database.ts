@@ -19,15 +19,6 @@ export const FAULTS_OF_DATABASE: Cases = {
     skipped: OF_DATABASE,
     make: () => ({ own: { DATABASE_URL: 'postgres://speechgate_app:8aeb1c2f@127.0.0.1:1/speechgate' } }),
   },
-  'a wrong database password': {
-    finds: ['fault', 'database', /connection to the database fails: password authentication failed/],
-    skipped: OF_DATABASE,
-    make: ({ env }) => {
-      const url = new URL(env.DATABASE_URL ?? '');
-      url.password = 'e0b1f7a2c3d4';
-      return { own: { DATABASE_URL: url.href } };
-    },
-  },
   'a read-only database': {
     finds: ['fault', 'database', /^The database is read-only/],
     skipped: ['commits'],

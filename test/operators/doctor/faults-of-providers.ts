@@ -120,10 +120,6 @@ export const FAULTS_OF_PROVIDERS: Cases = {
       return { own: { X402_FACILITATOR_URL: url, X402_FACILITATOR_AUTH: 'another-token' } };
     },
   },
-  'a facilitator that answers /verify with 403': {
-    finds: ['fault', 'facilitator', /refuses our credential with status 403 at \/verify/],
-    make: verifying((_incoming, response) => response.writeHead(403).end('{"error":"forbidden"}')),
-  },
   'a facilitator that limits requests': {
     finds: ['fault', 'facilitator', /refuses requests with status 429 \(rate limit\) at \/verify/],
     make: verifying((_incoming, response) => response.writeHead(429).end('{"error":"too many requests"}')),

@@ -33,10 +33,6 @@ export const FAULTS_OF_SETTINGS: Cases = {
     finds: ['fault', 'secrets', /^JOB_SIGNING_SECRET: .* guessed/],
     make: () => ({ own: { JOB_SIGNING_SECRET: 'change-me-change-me-change-me-please' } }),
   },
-  'a secret of one letter': {
-    finds: ['fault', 'secrets', /^QUOTE_SECRET: .* guessed/],
-    make: ({ env }) => ({ own: { QUOTE_SECRET: `${env.QUOTE_SECRET},${'k'.repeat(64)}` } }),
-  },
   'a sandbox secret': {
     finds: ['fault', 'secrets', /^FEEDBACK_SECRET: a secret comes from the sandbox/],
     make: async ({ env, folder }) => {
