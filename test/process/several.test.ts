@@ -98,7 +98,7 @@ async function assertStops(several: SeveralProcesses, signal: NodeJS.Signals): P
 }
 
 test('several processes serve one port', async (t) => {
-  const several = await startSeveral(t, { LOG_LEVEL: 'info' });
+  const several = await startSeveral(t, { LOG_LEVEL: 'info', RATE_LIMT_MAX: '5' });
   const { url, adminUrl, gateway, child } = several;
   const attempts = () => several.logged('^a job attempt started').map(({ pid }) => pid);
   const runJob = async (account: string, key: string) => {
@@ -110,6 +110,7 @@ test('several processes serve one port', async (t) => {
   await t.test('both share the port, and one admin listener has their summed metrics', async (t) => {
     t.match(child.output(), /listens on http:\/\/127\.0\.0\.1:\d+ \(127\.0\.0\.1:\d+\), with 2 processes/);
     t.equal(several.logged('listens on').length, 1, 'it is announced once');
+    t.equal(child.output().split('Unknown setting RATE_LIMT_MAX').length, 2, 'a misspelt setting is named once');
     t.equal((await fetch(`${adminUrl}/livez`)).status, 200);
     const ready = await fetch(`${adminUrl}/readyz`);
     t.strictSame(
@@ -183,12 +184,6 @@ test('several processes serve one port', async (t) => {
   await t.test('SIGTERM lets both finish their audio and exits 0 without holds', () => assertStops(several, 'SIGTERM'));
 });
 
-test('R47: a misspelt setting is named once, the start continues, and SIGINT finishes audio', async (t) => {
-  const several = await startSeveral(t, { RATE_LIMT_MAX: '5' });
-  t.equal(several.child.output().split('Unknown setting RATE_LIMT_MAX').length, 2);
-  await assertStops(several, 'SIGINT');
-});
-
 test('after kill -9 of the primary, running requests finish and every process exits', async (t) => {
   const several = await startSeveral(t);
   const { url, gateway, child, upstream } = several;
@@ -251,12 +246,21 @@ test('SIGHUP replaces each process by one with the new catalog and secrets, and 
   );
   t.strictSame(new Set(await ask(url, 10)), new Set([200]));
   t.equal(several.pids().length, 4, 'none was replaced');
+
+  await t.test('each scrape of /metrics succeeds while processes start and end', async (t) => {
+    process.kill(several.pids()[3] as number, 'SIGKILL');
+    await until(async () => {
+      assert.equal((await fetch(`${several.adminUrl}/metrics`)).status, 200);
+      return several.logged('^a gateway process ended').length === 4;
+    });
+    t.equal(await several.metric('speechgate_ready'), 1);
+  });
   t.equal(await child.stop(), 0);
 });
 
-test('SIGHUP goes on when a process is killed that was still to be replaced', async (t) => {
+test('SIGHUP goes on when a process to be replaced is killed, SIGINT finishes audio', async (t) => {
   const several = await startSeveral(t, { LOG_LEVEL: 'info' });
-  const { url, child } = several;
+  const { url, child, gateway } = several;
   const [first = 0, second = 0] = several.pids();
   const { finish } = await runInBoth(several);
   process.kill(child.process.pid as number, 'SIGHUP');
@@ -272,21 +276,8 @@ test('SIGHUP goes on when a process is killed that was still to be replaced', as
   await until(() => several.logged('^reloaded').length === 2);
   t.equal(await several.processes(), '2 of 2 listen');
   t.strictSame(new Set(await ask(url, 10)), new Set([200]));
-  t.equal(await child.stop(), 0);
-});
-
-test('each scrape of /metrics succeeds while processes start and end', async (t) => {
-  const file = join(await temporaryFolder(t), 'secret');
-  await writeFile(file, 'x'.repeat(32));
-  const several = await startSeveral(t, { QUOTE_SECRET_FILE: file });
-  await writeFile(file, 'too short');
-  process.kill(several.pids()[0] as number, 'SIGKILL');
-  await until(async () => {
-    assert.equal((await fetch(`${several.adminUrl}/metrics`)).status, 200);
-    return several.logged('^a gateway process ended').length === 4;
-  });
-  t.equal(await several.metric('speechgate_ready'), 1);
-  t.equal(await several.child.stop(), 0);
+  await sweepVictim(gateway);
+  await assertStops(several, 'SIGINT');
 });
 
 test('a request that the primary hands to a process that is ending is answered by another one', async (t) => {
@@ -318,85 +309,75 @@ test('a request that the primary hands to a process that is ending is answered b
   process.kill(child.process.pid as number, 'SIGCONT');
   for (const answer of answers) t.equal((await answer)[0].statusCode, 200);
   await until(() => several.pids().length === 3);
-  t.equal(await child.stop(), 0);
+
+  await t.test('SIGHUP just before SIGTERM starts nothing that stays', async (t) => {
+    process.kill(child.process.pid as number, 'SIGHUP');
+    t.equal(await child.stop(), 0);
+    t.notOk(several.pids().some(isThere));
+  });
 });
 
-test('SIGHUP during the start replaces each process once all of them listen', async (t) => {
-  const { env } = await severalSettings(t, { LOG_LEVEL: 'info' });
-  const child = startChild(t, 'src/main.ts', env);
-  await child.printed(/Server listening at/);
-  process.kill(child.process.pid as number, 'SIGHUP');
-  await child.printed(/"msg":"reloaded/);
-  // The log comes in batches.
-  await until(() => child.output().match(/Server listening at/g)?.length === 4);
-  t.equal(await child.stop(), 0);
-});
-
-test('SIGTERM during SIGHUP finishes running requests, and exits 0', async (t) => {
-  const several = await startSeveral(t, { LOG_LEVEL: 'info' });
+test('SIGHUP during the start works later, and SIGTERM during SIGHUP finishes audio', async (t) => {
+  const several = await startSeveral(t, { LOG_LEVEL: 'info' }, async (child) => {
+    await child.printed(/Server listening at/);
+    process.kill(child.process.pid as number, 'SIGHUP');
+  });
   const { child } = several;
+  await until(() => several.logged('^reloaded').length === 1 && several.pids().length === 4);
+
   const { finish } = await runInBoth(several);
   process.kill(child.process.pid as number, 'SIGHUP');
-  await until(() => several.pids().length === 3);
+  await until(() => several.pids().length === 5);
   process.kill(child.process.pid as number, 'SIGTERM');
   await until(() => several.logged('^stopping').length > 0);
   t.strictSame(await finish(), [200, 200, 200, 200]);
   t.equal(await child.ended(), 0);
-  t.equal(several.pids().length, 3, 'no further one was started');
-  t.strictSame(several.logged('^reload'), []);
+  t.equal(several.pids().length, 5, 'no further one was started');
+  t.equal(several.logged('^reload').length, 1);
 });
 
-test('SIGHUP just before SIGTERM starts nothing that stays', async (t) => {
-  const several = await startSeveral(t, { LOG_LEVEL: 'info' });
-  process.kill(several.child.process.pid as number, 'SIGHUP');
-  t.equal(await several.child.stop(), 0);
-  t.notOk(several.pids().some(isThere));
-});
-
-test('SIGHUP changes nothing in a single process, and says so', async (t) => {
-  const { url, child, logged } = await startSeveral(t, { WEB_CONCURRENCY: '1' });
+test('a single process warns of an unset BASE_URL, and SIGHUP changes nothing in it', async (t) => {
+  const settings = { HOST: '0.0.0.0', STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' };
+  const { url, child, logged } = await startSeveral(t, { ...settings, WEB_CONCURRENCY: '1' });
+  const [warning, ...more] = logged('^BASE_URL is unset, so links and payments contain');
+  t.match(warning, { level: 'warn', msg: /http:\/\/0\.0\.0\.0:\d+\. / });
+  t.strictSame(more, []);
   process.kill(child.process.pid as number, 'SIGHUP');
   await until(() => logged('^SIGHUP changed nothing, .+ Restart the service to apply changes$').length === 1);
   t.strictSame(await ask(url, 1), [200]);
   t.equal(await child.stop(), 0);
 });
 
-for (const WEB_CONCURRENCY of ['1', '2']) {
-  test(`HOST is a Unix socket for the proxy's group, of ${WEB_CONCURRENCY} processes`, async (t) => {
-    const HOST = join(await temporaryFolder(t), 'gateway.sock');
-    const settings = { HOST, WEB_CONCURRENCY, BASE_URL: 'https://speech.example' };
-    const { child, env, port } = await startSeveral(t, settings);
-    await child.printed(/listens on https:\/\/speech\.example \(\/.+gateway\.sock\)/);
-    t.equal((await stat(HOST)).mode & 0o777, 0o660);
-    await untilRefused(port);
-    const [path, job] = ['/tts/jobs/', randomUUID()];
-    for (const client of ['203.0.113.7', '203.0.113.8', undefined]) {
-      const headers = client === undefined ? {} : { 'x-forwarded-for': client };
-      const asked = request({ socketPath: HOST, path: `${path}${job}/audio`, headers }).end();
-      const [answer] = await once(asked, 'response');
-      answer.resume();
-      assert.deepEqual([answer.statusCode, answer.headers['x-ratelimit-remaining']], [404, '29'], client);
-    }
+test("HOST is a Unix socket for the proxy's group, of two processes", async (t) => {
+  const HOST = join(await temporaryFolder(t), 'gateway.sock');
+  const { child, env, port } = await startSeveral(t, { HOST, BASE_URL: 'https://speech.example' });
+  await child.printed(/listens on https:\/\/speech\.example \(\/.+gateway\.sock\)/);
+  t.equal((await stat(HOST)).mode & 0o777, 0o660);
+  await untilRefused(port);
+  const [path, job] = ['/tts/jobs/', randomUUID()];
+  for (const client of ['203.0.113.7', '203.0.113.8', undefined]) {
+    const headers = client === undefined ? {} : { 'x-forwarded-for': client };
+    const asked = request({ socketPath: HOST, path: `${path}${job}/audio`, headers }).end();
+    const [answer] = await once(asked, 'response');
+    answer.resume();
+    assert.deepEqual([answer.statusCode, answer.headers['x-ratelimit-remaining']], [404, '29'], client);
+  }
 
-    await child.stop('SIGKILL');
-    await until(() => connects(HOST).then((isOpen) => !isOpen));
-    t.ok((await stat(HOST)).isSocket(), 'it is left behind');
-    const again = startChild(t, 'src/main.ts', env);
-    await again.printed(/listens on/);
-    t.ok(await connects(HOST));
-    t.equal(await again.stop(), 0);
-    await t.rejects(stat(HOST), { code: 'ENOENT' });
-  });
-}
+  await child.stop('SIGKILL');
+  await until(() => connects(HOST).then((isOpen) => !isOpen));
+  t.ok((await stat(HOST)).isSocket(), 'it is left behind');
+  const again = startChild(t, 'src/main.ts', env);
+  await again.printed(/listens on/);
+  t.ok(await connects(HOST));
+  t.equal(await again.stop(), 0);
+  await t.rejects(stat(HOST), { code: 'ENOENT' });
+});
 
-test('R47: HOST that is a file, or has no BASE_URL, ends the start with 78', async (t) => {
+test('R47: HOST that is a file ends the start with 78, and the file stays', async (t) => {
   const HOST = join(await temporaryFolder(t), 'a file');
   await writeFile(HOST, 'precious');
-  const { env } = await severalSettings(t, { HOST, WEB_CONCURRENCY: '1' });
-  const unset = startChild(t, 'src/main.ts', env);
-  t.equal(await unset.ended(), 78);
-  t.match(unset.output(), /^BASE_URL is not set, but HOST is\. /m);
-  const child = startChild(t, 'src/main.ts', { ...env, BASE_URL: 'https://speech.example' });
+  const { env } = await severalSettings(t, { HOST, WEB_CONCURRENCY: '1', BASE_URL: 'https://speech.example' });
+  const child = startChild(t, 'src/main.ts', env);
   t.equal(await child.ended(), 78);
   t.match(child.output(), /^HOST \/.+a file can't be opened as a socket \(EADDRINUSE\)\./m);
   t.equal(await readFile(HOST, 'utf8'), 'precious');
@@ -411,15 +392,6 @@ const connects = async (path: string): Promise<boolean> => {
   socket.destroy();
   return isOpen;
 };
-
-test('an unset BASE_URL is a warning where callers come from elsewhere or pay', async (t) => {
-  const { env } = await severalSettings(t, { HOST: '0.0.0.0', STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' });
-  const child = startChild(t, 'src/main.ts', env);
-  await child.printed(/listens on/);
-  const warnings = child.output().match(/"level":"warn".+BASE_URL is unset, so links and payments contain [^ ]+/g);
-  assert.equal(warnings?.length, 1);
-  assert.match(warnings[0] ?? '', /http:\/\/0\.0\.0\.0:\d+\.$/);
-});
 
 test('SIGTERM during the start of the processes exits 0', async (t) => {
   const { env } = await severalSettings(t);

@@ -32,19 +32,24 @@ export async function severalSettings(t: Test, env: Record<string, string> = {})
 }
 
 /** Runs `src/main.ts` with two processes, unless WEB_CONCURRENCY says otherwise; resolves when all listen on one port. */
-export async function startSeveral(t: Test, settings: Record<string, string> = {}, args: string[] = []) {
+export async function startSeveral(
+  t: Test,
+  settings: Record<string, string> = {},
+  whileStarting: (child: Child) => Promise<void> = async () => {},
+) {
   const { env, databaseUrl, upstream, port, adminPort } = await severalSettings(t, settings);
   /** Another one on the same database, which tells what is in it. */
   const gateway = await startGateway(t, {}, { databaseUrl });
-  const child = startChild(t, 'src/main.ts', env, args);
+  const child = startChild(t, 'src/main.ts', env);
   const adminUrl = `http://127.0.0.1:${adminPort}`;
+  await whileStarting(child);
   await child.printed(/listens on/);
   /** The lines of the log with this message. */
   const logged = (msg: string | RegExp) => linesOf(child).filter((line) => new RegExp(msg).test(String(line.msg)));
   /** The processes that have begun to listen, in that order, those included that have ended since. */
-  const pids = () => logged('^Server listening at').map(({ pid }) => pid as number);
+  const pids = () => [...new Set(logged('^Server listening at').map(({ pid }) => pid as number))];
   // The log comes in batches, after the announcement.
-  await until(() => pids().length === Number(env.WEB_CONCURRENCY));
+  await until(() => pids().length >= Number(env.WEB_CONCURRENCY));
   return {
     ...{ url: `http://127.0.0.1:${port}`, adminUrl, port, child, env, upstream, gateway, logged, pids },
     /** What the operators' listener tells of the processes, such as `2 of 2 listen`. */
