@@ -27,7 +27,7 @@ export function fixture(): Document {
   return {
     openapi: '3.0.3',
     info: { title: 'Fixture', version: '1' },
-    tags: [{ name: 'notes', description: 'Notes.' }, { name: 'order-forms' }],
+    tags: [{ name: 'notes', description: 'Notes.' }],
     'x-edge-headers': {
       headers: { 'X-Frame-Options': { required: true, schema: { type: 'string', enum: ['DENY'] } } },
     },
@@ -100,31 +100,6 @@ export function fixture(): Document {
             },
             400: json(errorSchema('INVALID_REQUEST')),
             413: json(errorSchema('TEXT_TOO_LONG', 'REQUEST_TOO_LARGE')),
-          },
-        },
-      },
-      '/order-forms': {
-        post: {
-          operationId: 'orderForm',
-          'x-rate-limits': { edge: 'always' },
-          tags: ['order-forms'],
-          summary: 'Order',
-          requestBody: {
-            content: {
-              'application/x-www-form-urlencoded': {
-                schema: { type: 'object', properties: { amount: { type: 'integer' }, name: { type: 'string' } } },
-              },
-            },
-          },
-          responses: {
-            303: { description: 'Go on.', headers: { Location: { required: true, schema: { type: 'string' } } } },
-            400: {
-              description: 'Wrong.',
-              content: {
-                'text/html': { schema: { type: 'string' } },
-                'application/json': { schema: errorSchema('INVALID_REQUEST') },
-              },
-            },
           },
         },
       },

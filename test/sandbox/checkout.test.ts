@@ -232,26 +232,6 @@ test('a declined card pays nothing, and the buyer may retry or go back', async (
   t.notMatch(paid, /<form/);
 });
 
-test('an unknown payment, an invalid choice and a malformed address get an error page', async (t) => {
-  const { stripe, origin } = await testCheckout(t);
-  const url = urlOf(await stripe.checkout.sessions.create(order));
-  const cases: [Promise<Response>, number, RegExp?][] = [
-    [get(`${origin}/c/pay/cs_test_unknown`), 404],
-    [choose(`${origin}/c/pay/cs_test_unknown`, 'accepted'), 404],
-    [get(`${origin}/`), 404],
-    [fetch(url, { method: 'POST', headers: FORM, body: 'card=stolen' }), 400, /href="">Back to the payment<\/a>/],
-    [fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' }), 415, /href="">Back/],
-    [get(`${origin}/c/pay/%zz`), 400],
-  ];
-  for (const [attempt, status, text = /<main>/] of cases) {
-    const answer = await attempt;
-    t.equal(answer.status, status);
-    t.match(answer.headers.get('content-type') ?? '', /^text\/html/);
-    t.match(answer.headers.get('content-security-policy') ?? '', /default-src 'none'/);
-    t.match(await answer.text(), text);
-  }
-});
-
 test('purchases can be refunded and disputed on the dashboard', async (t) => {
   const { stripe, origin } = await testCheckout(t);
   const page = async () => (await get(`${origin}/dashboard`)).text();

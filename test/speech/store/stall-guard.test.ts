@@ -19,24 +19,6 @@ function withMockedTimers(t: Test): (ms: number) => Promise<void> {
   };
 }
 
-test('data from the source arrives unchanged', async (t) => {
-  const bytes = Buffer.alloc(300_000, 'audio');
-  const source = Readable.from([bytes.subarray(0, 7), bytes.subarray(7, 200_000), bytes.subarray(200_000)]);
-  t.strictSame(await buffer(guardAgainstStall(source, 60_000)), bytes);
-});
-
-test('a source that stalls for the timeout fails the stream', async (t) => {
-  const pass = withMockedTimers(t);
-  const source = new PassThrough();
-  const guarded = guardAgainstStall(source, 1000);
-  const read = t.rejects(buffer(guarded), { name: 'StoreError', cause: { message: /sent nothing for \d+ ms/ } });
-  await pass(999);
-  t.equal(guarded.destroyed, false);
-  await pass(1);
-  await read;
-  t.equal(source.destroyed, true);
-});
-
 test("each chunk restarts the source's timeout", async (t) => {
   const pass = withMockedTimers(t);
   const source = new PassThrough();
