@@ -68,7 +68,10 @@ const CONNECTION_FIXES: readonly (readonly [error: RegExp, fix: string])[] = [
     /establishing an SSL connection|received (unexpected|invalid response)|unknown authenticationOk/i,
     'Set the host and port in DATABASE_URL to those of PostgreSQL. If they are right, read the log of PostgreSQL.',
   ],
-  [/^CERT_HAS_EXPIRED/, 'Renew the certificate of the database server or its authority, or correct the clock here.'],
+  [
+    /^CERT_HAS_EXPIRED/,
+    'Renew the certificate of the server in DATABASE_URL or of its authority, or correct the clock here.',
+  ],
   [/^CERT_NOT_YET_VALID/, 'Synchronize the clocks of this machine and the database server by NTP.'],
   [
     /ALTNAME_INVALID|HOSTNAME_MISMATCH/,

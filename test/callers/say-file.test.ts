@@ -463,7 +463,7 @@ test('a file that cannot be spoken is refused with 2, and nothing is bought', as
     ['missing.txt', ['--out', out], /missing\.txt does not exist\. Name a text file, or pipe the text in and pass -\./],
     ['binary.txt', ['--out', out], /binary\.txt is not UTF-8 text\. Convert it to UTF-8 first\./],
     ['folder.txt', ['--out', out], /folder\.txt cannot be read \(EISDIR\)\./],
-    ['empty.md', ['--out', out], /The text has only markup, code or emoji/],
+    ['empty.md', ['--out', out], /The text has no words to speak/],
     ['word.txt', ['--out', out], /^The text has no space in the 2000 characters that begin with "7{40}"\./],
     ['a.txt', ['--out', '-'], /--out must name a file for the audio of .*a\.txt\./],
     ['a.txt', ['--play'], /--out must name a file/],

@@ -222,7 +222,7 @@ test('R25: with the node down after settle, replays are 409 until it recovers', 
     return gateway.log.some(
       ({ msg }) =>
         msg ===
-        'failed to read the newest block from a chain node, and the request was not charged. Read err for the cause; check the nodes of X402_RPC_URL if this repeats',
+        'failed to read the newest block from a chain node, and this attempt charged nothing. Read err for the cause; check the nodes of X402_RPC_URL if this repeats',
     );
   });
   const renamed = await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO));

@@ -224,7 +224,7 @@ test('R47: an unknown role or a worker without a provider exits with 78', async 
   const env = { DATABASE_URL: 'postgres://127.0.0.1:1/none' };
   for (const [arg, says] of [
     ['--role=both', /--role=web or --role=worker/],
-    ['--role=worker', /SPEECH_BASE_URL is not set/],
+    ['--role=worker', /Set SPEECH_BASE_URL\./],
   ] as const) {
     const child = startChild(t, 'src/main.ts', env, [arg]);
     t.equal(await child.ended(), 78);

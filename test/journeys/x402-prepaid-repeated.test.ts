@@ -244,7 +244,7 @@ test('R60: a failing store is logged and leaves the request charged', async (t) 
   await booksClosed(gateway.db);
   const again = await gateway.call(TTS, call);
   t.strictSame(detailsOf(again), CHARGED);
-  t.match(again.json.error.message, /audio is not stored/);
+  t.match(again.json.error.message, /audio is not available now/);
   t.equal(await balance(), FUNDS - BigInt(PRICE));
   await until(() =>
     gateway.log.some(({ msg }) =>

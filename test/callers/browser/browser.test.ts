@@ -158,7 +158,7 @@ test('a custom amount and an account id in Chromium can be corrected, canceled a
   await page.waitForURL(`${checkout.origin}/**`);
   t.equal(await page.locator('.amount').innerText(), '$12.50');
   await page.getByRole('link', { name: /Go back/ }).click();
-  await page.getByText('Nothing was charged').first().waitFor();
+  await page.getByText('You left the checkout').first().waitFor();
   t.equal(await page.getByLabel('$12.50').isChecked(), true);
   await page.getByText('I have an account already').click();
   await page.getByLabel('Account id').fill(`${account}x`);

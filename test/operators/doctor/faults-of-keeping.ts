@@ -48,7 +48,7 @@ export const FAULTS_OF_KEEPING: Cases = {
     make: ({ env }) => ({ own: { SMTP_URL: (env.SMTP_URL ?? '').replace(/:[^:@]*@/, ':wrong@') } }),
   },
   'a recipient unknown to the mail server': {
-    finds: ['fault', 'mail', /no mail for nobody@speech\.example \(status 550\)/],
+    finds: ['fault', 'mail', /to nobody@speech\.example \(status 550\)/],
     make: () => ({ own: { FEEDBACK_TO: 'operator@speech.example, nobody@speech.example' } }),
   },
   'an audio folder that can’t be created': {
