@@ -22,7 +22,8 @@ export interface StoredKeys {
   keys: StoredKey[];
 }
 
-const RESTORE = 'Restore the file from a backup, or move it away and create new keys with: speechgate keys.';
+const RESTORE =
+  'Restore the file from a backup, or move it away and create new keys with: speechgate keys. Callers who pinned the old keys must then pin the new ones.';
 
 export class SigningKeysError extends Error {
   constructor(

@@ -115,7 +115,7 @@ const passing = (code: string, message: string, headers: Headers): ApiError =>
 
 function audioLost(isStreamed: boolean): string {
   const way = isStreamed ? ' Start the bridge without --no-durable: lost audio can then be fetched again.' : '';
-  return `The audio of this request is lost, and you may have been charged. For ten minutes the bridge refuses the same request; after that, the same request is a new purchase.${way}`;
+  return `The audio of this request is lost. For ten minutes the bridge refuses the same request; after that, the same request is a new purchase, charged again.${way}`;
 }
 
 function overCap(error: OverCapError): ApiError {

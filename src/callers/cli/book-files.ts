@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { extname } from 'node:path';
+import { dirname, extname } from 'node:path';
 import { captionsOf, type SpokenPart } from '../../speech/captions.ts';
 import { canFollow, describeSegments, type SegmentAudio, segmentAudio } from '../../speech/joined-mpeg.ts';
 import { frameSeconds } from '../../speech/mpeg-frame.ts';
@@ -73,8 +73,8 @@ async function joinParts(chapters: readonly SpokenChapter[]) {
 }
 
 function cannotJoin(path: string): CommandError {
-  const remedy = `Delete ${path}, and run the same command: it buys only that part again.`;
-  const message = `The parts have different sampling rates, so they cannot be joined to one file. ${remedy}`;
+  const remedy = `Delete ${path}, and run the same command: that part is bought and charged again. If this repeats, delete ${dirname(path)}: all parts are then bought and charged again.`;
+  const message = `A part has another sampling rate or number of channels than the first, so they cannot be joined. ${remedy}`;
   return new CommandError({ code: 'NOT_JOINABLE', exit: EXIT.failed, message });
 }
 

@@ -13,7 +13,7 @@ import { type AudioLink, answerLink, answerStoredAudio } from './stored-audio.ts
 
 const POLL_AFTER_SECONDS = 1;
 const hintsOf = (link: 'audio' | 'captions') => ({
-  invalid: `Take a new link from links.${link} of the job.`,
+  invalid: `Read the job: links.${link} has a valid link until the audio is deleted. After that, a new request is charged again.`,
   missing: `Take the link from links.${link} of the job.`,
 });
 
@@ -64,7 +64,7 @@ export function jobsOperations(db: Database, store: AudioStore, links: JobLinks)
     const captions = found.isLong ? await store.open(captionsKey(found.id)) : undefined;
     if (!captions) {
       const message = found.isLong
-        ? 'The captions of this job are not stored.'
+        ? 'The captions of this job no longer exist. The audio may still be at links.audio of the job.'
         : 'This job has no captions. Only the job of a long text has them.';
       const refusal = failure('NOT_FOUND', message, { field: 'jobId' });
       return { outcome: 'refused' as const, refusal };

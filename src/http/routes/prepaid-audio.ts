@@ -18,7 +18,8 @@ export interface PrepaidAudioLinks {
 }
 
 const HINTS = {
-  invalid: 'Repeat the identical prepaid request: its 409 has a new link, and it is not charged again.',
+  invalid:
+    'Repeat the identical prepaid request, which is not charged again: its 409 has a new link for the 10 minutes in which the audio is kept.',
   missing: 'Take the link from details.audio of the 409 response.',
 };
 

@@ -214,7 +214,9 @@ function judgeVerified(answer: ProbeResponse, { asset }: X402Config, setting: st
   if (refusal) return refusal;
   const isVerdict = member(answer.json, 'isValid') === false || [400, 402, 412, 422].includes(answer.status);
   if (!isVerdict) return noFacilitator(answer, 'verify');
-  return ok(`The facilitator supports x402 version 2 (${SCHEME}) on ${asset.network}, and accepts our credential.`);
+  return ok(
+    `The facilitator supports x402 version 2 (${SCHEME}) on ${asset.network}, and refused no test request as unauthorized.`,
+  );
 }
 
 /** The credential is unknown (401), may not do this (403), or has used up its requests (429). */

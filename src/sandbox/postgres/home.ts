@@ -120,7 +120,7 @@ async function firstWritable(directories: string[]): Promise<string> {
     if (writable) return directory;
   }
   throw new Error(
-    `None of the folders ${directories.join(', ')} is writable. Choose a DATA_DIR that the user nobody can enter.`,
+    `The user nobody, who runs the database for root, can't enter DATA_DIR, and none of the folders ${directories.join(', ')} is writable in its place. Choose a DATA_DIR that nobody can enter (chmod o+x).`,
   );
 }
 

@@ -95,5 +95,8 @@ export const endedMinutes = (names: readonly string[], before: Date): number[] =
 /** An end beyond the object's is allowed. @throws RangeError */
 export function checkRange({ start, end }: ByteRange, size: number): void {
   const valid = Number.isSafeInteger(start) && Number.isSafeInteger(end) && start >= 0 && start <= end;
-  if (!valid || start >= size) throw new RangeError('The requested range is not within the stored audio.');
+  if (!valid || start >= size)
+    throw new RangeError(
+      'The range is not within the stored audio. If the object is shorter than recorded, restore it from a backup.',
+    );
 }

@@ -85,7 +85,9 @@ export class S3AudioStore implements AudioStore {
       if (!(error instanceof StoreError && error.cause instanceof Error)) throw error;
       if (error.cause.name === 'NoSuchKey') return undefined;
       if (error.cause.name === 'InvalidRange')
-        throw new RangeError('The requested range is not within the stored audio.');
+        throw new RangeError(
+          'The range is not within the stored audio. If the object is shorter than recorded, restore it from a backup.',
+        );
       throw error;
     }
   }
