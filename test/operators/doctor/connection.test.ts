@@ -28,7 +28,7 @@ const CONNECTIONS: Readonly<Record<string, Connection>> = {
   },
   'an expired certificate': {
     cause: /certificate has expired/,
-    fix: /^Renew the certificate of the database server or its authority/,
+    fix: /^Renew the certificate of the server in DATABASE_URL/,
     server: [EXPIRED, '?sslmode=verify-full&sslrootcert=CA'],
   },
   'a certificate of another host': {
