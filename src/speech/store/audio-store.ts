@@ -92,11 +92,13 @@ export const endedMinutes = (names: readonly string[], before: Date): number[] =
     .filter((minute) => (minute + 1) * MINUTE_MS <= before.getTime())
     .sort((a, b) => a - b);
 
+export const outOfRange = () =>
+  new RangeError(
+    'The range is not within the stored audio. If the object is shorter than recorded, restore it from a backup.',
+  );
+
 /** An end beyond the object's is allowed. @throws RangeError */
 export function checkRange({ start, end }: ByteRange, size: number): void {
   const valid = Number.isSafeInteger(start) && Number.isSafeInteger(end) && start >= 0 && start <= end;
-  if (!valid || start >= size)
-    throw new RangeError(
-      'The range is not within the stored audio. If the object is shorter than recorded, restore it from a backup.',
-    );
+  if (!valid || start >= size) throw outOfRange();
 }

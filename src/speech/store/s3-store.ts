@@ -10,6 +10,7 @@ import {
   endedMinutes,
   isClockError,
   minuteOf,
+  outOfRange,
   type StoredAudio,
   StoreError,
 } from './audio-store.ts';
@@ -84,10 +85,7 @@ export class S3AudioStore implements AudioStore {
     } catch (error) {
       if (!(error instanceof StoreError && error.cause instanceof Error)) throw error;
       if (error.cause.name === 'NoSuchKey') return undefined;
-      if (error.cause.name === 'InvalidRange')
-        throw new RangeError(
-          'The range is not within the stored audio. If the object is shorter than recorded, restore it from a backup.',
-        );
+      if (error.cause.name === 'InvalidRange') throw outOfRange();
       throw error;
     }
   }
