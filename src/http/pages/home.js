@@ -131,7 +131,7 @@ async function buy(way, wanted) {
     } else {
       say('Speaking…');
       tellBalances(headers.get('x-credit-balance'), headers.get('x-x402-balance'));
-      await play(response, ENDED[way] ?? MAY_BE_PAID);
+      await play(response, way === 'card' ? CARD_ENDED : PAYMENT_ENDED);
       say(`Done. You paid ${usd(headers.get('x-credit-charged') ?? headers.get('x-x402-charged') ?? wanted.price)}.`);
     }
     keepPending(way, wanted.body, undefined);
@@ -180,10 +180,9 @@ async function payByCard({ body, price }) {
   });
 }
 
-const ENDED = {
-  card: 'The audio ended early. Look at the balance before you try again: if the service failed, you were not charged.',
-};
-const MAY_BE_PAID =
+const CARD_ENDED =
+  'The audio ended early. Look at the balance before you try again: if the service failed, you were not charged.';
+const PAYMENT_ENDED =
   'The audio ended early, and you may have paid. Press “Finish this payment”: it sends the same payment again, so you pay at most once.';
 
 /** Plays audio while it arrives, where the browser can. At the end it can be downloaded. */
