@@ -124,7 +124,7 @@ function endOf(outcome: Outcome, { priceMicroUsd }: Claim): object {
 async function attempt(claim: Claim, options: JobRunnerOptions, signal: AbortSignal): Promise<Outcome> {
   if (claim.attempt > MAX_ATTEMPTS) {
     const message =
-      'The service was interrupted too often to finish the job. Send the text with a new idempotency-key. The job was not charged.';
+      'The service was interrupted too often to finish the job. Send the text again, with a new idempotency-key or none. The job was not charged.';
     return { kind: 'failed', code: 'INTERNAL_ERROR', message };
   }
   let history: Pick<Claim, 'attempt' | 'elapsedMs'> = claim;
@@ -184,7 +184,9 @@ function afterFault(error: unknown, attempt: number, elapsedMs: number): Outcome
       : { code: 'INTERNAL_ERROR', message: 'The service had an internal error.', transient: true };
   const delayMs = transient ? retryDelayMs(attempt, elapsedMs, retryAfterSeconds, Math.random()) : undefined;
   if (delayMs !== undefined) return { kind: 'retry', delayMs };
-  const next = transient ? 'Send it later with a new idempotency-key.' : 'Change the request, or ask the operator.';
+  const next = transient
+    ? 'Send the text again later, with a new idempotency-key or none.'
+    : 'Change the request, or ask the operator.';
   return { kind: 'failed', code, message: `${message} ${next} The job was not charged.` };
 }
 

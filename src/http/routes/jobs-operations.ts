@@ -32,7 +32,7 @@ export function jobsOperations(db: Database, store: AudioStore, links: JobLinks)
     if (!job) return unknown();
     if (job.state === 'failed') {
       const message =
-        'The job failed, so it has no audio; its error says why. To try again, send the text with a new idempotency-key. You were not charged.';
+        'The job failed, so it has no audio; its error says why. To try again, send the text with a new idempotency-key or none. You were not charged.';
       return failure('NOT_FOUND', message, { field: 'jobId' });
     }
     if (!job.audio) {

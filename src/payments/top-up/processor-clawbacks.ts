@@ -46,7 +46,9 @@ export class ProcessorClawbacks {
     const page = after === undefined ? await findOrUndefined<Page>(request) : await callProcessor<Page>(request);
     if (!page) return { entries: [], hasMore: false };
     if (!Array.isArray(page.data) || !page.data.every((each) => typeof each?.id === 'string'))
-      throw new ProcessorError(`the card processor returned no valid list of ${kind}s, so nothing of it was booked`);
+      throw new ProcessorError(
+        `the card processor returned no valid list of ${kind}s, so nothing from this list was booked`,
+      );
     const entries = page.data.map((each) => read(kind, each));
     return { entries, hasMore: page.has_more === true && entries.length > 0 };
   }

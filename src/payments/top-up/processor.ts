@@ -144,7 +144,7 @@ export class Processor {
     const entries = page?.data;
     if (!Array.isArray(entries) || !entries.every((session) => typeof session?.id === 'string')) {
       throw new ProcessorError(
-        'the card processor returned no valid list of checkout sessions, so nothing of it was credited',
+        'the card processor returned no valid list of checkout sessions, so nothing from this list was credited',
       );
     }
     return { entries, hasMore: page.has_more === true && entries.length > 0 };
