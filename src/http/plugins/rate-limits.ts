@@ -57,8 +57,8 @@ export interface RequestSlot extends PendingSlot {
 /**
  * Takes one request through the rate limits (R48): the edge's, of this process, and the persistent window, of all. The
  * plugin counts it at the edge (`enter`). Over the edge's limit, operations.ts requires a valid credential
- * (`requireCredential`). The operation then takes slots of its window at the steps that `x-rate-limits` of the contract names. Every refusal is the
- * response: nothing else is done.
+ * (`requireCredential`). The operation then takes slots of its window at the steps that `x-rate-limits` of the contract
+ * names. Every refusal is the response: nothing else is done.
  */
 export class RateLimits {
   readonly #parts: RateLimitParts;

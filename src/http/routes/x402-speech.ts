@@ -158,8 +158,8 @@ export class X402Speech {
   }
 
   /**
-   * Checks a request before its payment, in the order of R7. Reserves and charges nothing. A refused one has `replays` if it shows a
-   * payment: an earlier request with the same payment may have been answered.
+   * Checks a request before its payment, in the order of R7. Reserves and charges nothing. A refused one has `replays`
+   * if it shows a payment: an earlier request with the same payment may have been answered.
    */
   async #check({ asked }: SpeechRequest, context: OperationContext) {
     const { databaseIdentity, flows, foreignHeaders, speech, refuseOnChain } = this.#options;
